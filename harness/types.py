@@ -6,14 +6,12 @@ Knows nothing of files, providers or tokenizers. Imports nothing of its own.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from types import MappingProxyType
 from typing import Any, Literal
 
 Encode = Callable[[str], list[int]]
 """Ordinary text -> ids; can never give a control id."""
 
 VerdictName = Literal["exact", "verified", "unverified", "rejected"]
-EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 class Origin(IntEnum):
@@ -43,7 +41,7 @@ class Exchange:
 
     name: str
     response: bytes | dict[str, Any] | list[Any]
-    request: Mapping[str, Any] = EMPTY
+    request: Mapping[str, Any] = field(default_factory=dict)
     provider: str | None = None
     model: str | None = None
     thinking: bool | None = None
@@ -96,6 +94,8 @@ class Turn:
         chunks: For a stream, the non-empty texts of each channel as they came; channels are "reasoning", "content"
             and "call:K" (arguments of call K). None for a whole body.
         order: Channels of a stream in the order in which they were entered ("call" for any call); () for a whole body.
+        interludes: For a stream, the content that came after call K, a text a call; `content` ends with these texts. ()
+            where none came.
         reported: Single-token reports, None where the host sent none.
         sealed: True where reasoning came encrypted or summarised, so that its text is not what was sampled.
     """
@@ -111,6 +111,7 @@ class Turn:
     created: int | None = None
     chunks: Mapping[str, tuple[str, ...]] | None = None
     order: tuple[str, ...] = ()
+    interludes: tuple[str, ...] = ()
     reported: Reported | None = None
     sealed: bool = False
 
@@ -127,6 +128,7 @@ class Segment:
         inferred: True where the whole segment stands for something that did not reach the wire.
         chunks: Where given, the text is encoded chunk by chunk: the non-canonical split that a stream showed.
         channel: "reasoning", "content", "call:K", "header:K" or "" for what the template fixes.
+        masked_tail: Ids at the end that are INFERRED whatever the edge (a call index that the host may have written).
     """
 
     control: int = -1
@@ -147,12 +149,14 @@ class Reading:
         rank: 0 where every assumption is a trait; 1 where the model did one rare thing.
         assumptions: Names, in the order of the answer.
         own_witness: The witness that must speak for a rank 1 reading, "" where the bill is enough.
+        rival: True where the reading is never believed, and only stands against others that have its count.
     """
 
     segments: tuple[Segment, ...]
     rank: int = 0
     assumptions: tuple[str, ...] = ()
     own_witness: str = ""
+    rival: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,147 @@
+"""A VCR cassette's text -> entries, one a POST.
+
+Knows nothing of files, tokens or verdicts. YAML is read by the safe C loader, node by node: a Python tag in one
+interaction is refused with its line while the others are still read.
+"""
+
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from harness.errors import HarnessError
+from harness.inputs import Entry, Unusable, exchange, other_provider, shown
+from harness.response import loads
+from harness.types import Exchange
+
+MAX_NODES = 200_000  # a parsed node costs about 1 KB; a cassette has some 40 an interaction
+MAX_BODY_BYTES = 32 << 20
+WHERE = "expected `interactions:`, a list with `request` and `response` each (VCR.py, version 1)"
+Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+FAULTS = (yaml.YAMLError, ValueError, TypeError, RecursionError, OverflowError)
+
+
+def read_cassette(path: str, text: bytes) -> Iterator[Entry]:
+    """An entry a POST, in order; other methods ask for no answer and are passed over."""
+    try:
+        interactions, aliases = _interactions(text)
+    except FAULTS as error:
+        yield Entry(path, _line(error), trouble=f"no readable YAML ({_said(error)}); {WHERE}")
+        return
+    n_posts = 0
+    for node in interactions:
+        line = node.start_mark.line + 1
+        try:
+            found = _entry(path, line, Loader("").construct_document(node), aliases)
+        except Unusable as error:
+            found = Entry(path, line, trouble=str(error))
+        except FAULTS as error:
+            found = Entry(path, _line(error) or line, trouble=f"refused: {_said(error)}; expected plain YAML")
+        if found is not None:
+            n_posts += 1
+            yield found
+    if not n_posts:
+        raise Unusable("a cassette without any POST; " + WHERE)
+
+
+def _interactions(text: bytes) -> tuple[list[Any], bool]:
+    """The interactions' nodes, and whether the file uses aliases; events are counted before anything is kept."""
+    aliases = False
+    for n, event in enumerate(yaml.parse(text, Loader=Loader)):
+        if n > MAX_NODES:
+            raise Unusable(f"a cassette of more than {MAX_NODES} YAML nodes; split it")
+        aliases = aliases or isinstance(event, yaml.AliasEvent)
+    root = yaml.compose(text, Loader=Loader)
+    for key, value in root.value if isinstance(root, yaml.MappingNode) else ():
+        if key.value == "interactions" and isinstance(value, yaml.SequenceNode):
+            return value.value, aliases
+    raise Unusable("YAML, but no cassette; " + WHERE)
+
+
+def _entry(path: str, line: int, interaction: Any, aliases: bool) -> Entry | None:
+    request = interaction.get("request") if isinstance(interaction, dict) else None
+    response = interaction.get("response") if isinstance(interaction, dict) else None
+    if not (isinstance(request, dict) and isinstance(response, dict)):
+        raise Unusable(f"{shown(interaction)}; {WHERE}")
+    if str(request.get("method", "POST")).upper() != "POST":
+        return None
+    if aliases and ("parsed_body" in response or "parsed_body" in request):
+        raise Unusable("`parsed_body` in a file with YAML aliases; expected the body as `body: string:`")
+    body = _body(response)
+    status = response.get("status")
+    code = status.get("code") if isinstance(status, dict) else status
+    answer = _checked(body, code if isinstance(code, int) else 200)
+    name = f"{path}:{line}"
+    url = str(request.get("uri", ""))
+    sent = _json(_sent(request))
+    provider = other_provider(answer, {}, url)
+    return Entry(path, line, Exchange(name, answer, sent if isinstance(sent, dict) else {}, provider))
+
+
+def _checked(body: bytes, code: int) -> bytes | dict[str, Any] | list[Any]:
+    """The body, as JSON where it is JSON; a refused request stays an error even where its body does not say so."""
+    value = _json(body)
+    if code >= 400 and not (isinstance(value, dict) and value.get("error")):
+        said = body[:2000].decode("utf-8", "replace")
+        return {"error": {"code": code, "message": f"HTTP {code}", "metadata": {"raw": said}}}
+    return body if value is None else exchange("", {"response": value}).response
+
+
+def _json(body: bytes) -> Any:
+    """JSON's value, None where it is none (SSE, HTML, nothing): then the judge says what it is."""
+    try:
+        return loads(body) if body.lstrip()[:1] in (b"{", b"[") else None
+    except HarnessError:
+        return None
+
+
+def _sent(request: Mapping[str, Any]) -> bytes:
+    body = request.get("body", request.get("parsed_body"))
+    if isinstance(body, str):
+        return body.encode("utf-8", "surrogatepass")
+    return body if isinstance(body, bytes) else json.dumps(body, default=str).encode()
+
+
+def _body(response: Mapping[str, Any]) -> bytes:
+    body = response.get("body")
+    body = body.get("string") if isinstance(body, dict) else body
+    if body is None and "parsed_body" in response:
+        return json.dumps(response["parsed_body"], default=str, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    if isinstance(body, str):
+        return body.encode("utf-8", "surrogatepass")
+    if not isinstance(body, bytes):
+        raise Unusable(f"`response.body.string` is {shown(body)}; expected text or !!binary")
+    return _unpacked(body, response.get("headers"))
+
+
+def _unpacked(body: bytes, headers: Any) -> bytes:
+    """The body without its Content-Encoding, at most MAX_BODY_BYTES of it."""
+    said = (
+        [str(v) for k, v in headers.items() if str(k).lower() == "content-encoding"]
+        if isinstance(headers, dict)
+        else []
+    )
+    encoding = " ".join(said).strip("[]' ").lower()
+    if encoding in ("", "identity") or (encoding == "gzip" and body[:2] != b"\x1f\x8b"):
+        return body
+    if encoding != "gzip":
+        raise Unusable(f"a body in the encoding {encoding!r}; record with decode_compressed_response=True")
+    unpacker = zlib.decompressobj(wbits=31)
+    try:
+        plain = unpacker.decompress(body, MAX_BODY_BYTES)
+    except zlib.error as error:
+        raise Unusable(f"a gzip body that does not unpack ({error}); record it again") from error
+    if unpacker.unconsumed_tail:
+        raise Unusable(f"a gzip body that unpacks to more than {MAX_BODY_BYTES >> 20} MiB")
+    return plain
+
+
+def _line(error: BaseException) -> int:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    return mark.line + 1 if mark else 0
+
+
+def _said(error: BaseException) -> str:
+    return str(getattr(error, "problem", None) or error or type(error).__name__)[:200]

@@ -1,0 +1,133 @@
+"""What every command shares: its options, the kit that judging needs, and clean ends.
+
+Part of the command: it may print (stderr alone). Knows nothing of single commands.
+"""
+
+import os
+import pkgutil
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from harness import report
+from harness.encoder import encode_ordinary, load_vocab
+from harness.errors import HarnessError, SetupError
+from harness.flow import Kit, judge
+from harness.formats import formats
+from harness.habits import Habits, load_habits
+from harness.inputs import Entry
+from harness.settings import settings
+from harness.types import Verdict
+
+MAX_HABITS_BYTES = 16 << 20
+INTERRUPTED, NO_READER = 130, 141  # what shells report for SIGINT and SIGPIPE
+
+Paths = Annotated[
+    list[str], typer.Argument(metavar="PATH...", help="Files or folders: JSON, SSE text, JSONL (.gz), VCR cassettes.")
+]
+ModelOption = Annotated[
+    str | None, typer.Option("--model", metavar="M", help="Take this model's format whatever the file says.")
+]
+ProviderOption = Annotated[
+    str | None, typer.Option("--as", metavar="PROVIDER", help="Take this provider's habits; `unknown` takes none.")
+]
+BlindOption = Annotated[bool, typer.Option("--blind", help="Forget ids, logprobs and engine extras before judging.")]
+HabitsOption = Annotated[
+    str | None, typer.Option("--habits", metavar="FILE", help="Another habits file than the shipped one.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """What every command that judges needs: the kit, and what its flags say."""
+
+    kit: Kit
+    model: str | None
+    provider: str | None
+    blind: bool
+
+    def judged(self, entry: Entry) -> tuple[str, Verdict | Entry]:
+        """(name, verdict), or the entry with its trouble: one answer's trouble never ends the rest.
+
+        Nothing that it gives refers to the answer, so a long run holds one answer at a time.
+        """
+        return entry.name, self._found(entry)
+
+    def _found(self, entry: Entry) -> Verdict | Entry:
+        if entry.exchange is None:
+            return entry
+        try:
+            return judge(entry.exchange, self.kit, model=self.model, provider=self.provider, blind=self.blind)
+        except SetupError:
+            raise  # our own inputs are wrong: every further answer would fail the same way
+        except HarnessError as error:
+            return Entry(entry.path, entry.line, trouble=str(error))
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            said = f"{type(error).__name__}: {error!s:.200} ({Path(where.filename).name}:{where.lineno})"
+            return Entry(
+                entry.path, entry.line, trouble=f"a bug of tokenproof, please report it with this input: {said}"
+            )
+
+
+def judging(model: str | None, provider: str | None, blind: bool, habits: str | None) -> Judging:
+    """Load and check everything once; SetupError where something is not as it must be."""
+    vocab = load_vocab(settings().vocab)
+    return Judging(
+        Kit(vocab, encode_ordinary, formats(), habits_of(habits or settings().habits)), model, provider, blind
+    )
+
+
+def habits_of(path: str | None) -> Habits:
+    """The habits of a file, the shipped ones for None."""
+    if path is None:
+        return load_habits((pkgutil.get_data("harness", "habits.toml") or b"").decode())
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_HABITS_BYTES + 1)
+        if len(data) > MAX_HABITS_BYTES:
+            raise SetupError(f"more than {MAX_HABITS_BYTES >> 20} MiB; expected a file of `tokenproof calibrate`")
+        return load_habits(data.decode())
+    except OSError as error:
+        raise SetupError(f"{path}: cannot be read: {error.strerror or error}; expected a habits file") from error
+    except UnicodeDecodeError as error:
+        raise SetupError(f"{path}: not UTF-8 text; expected a file of `tokenproof calibrate`") from error
+    except SetupError as error:
+        raise SetupError(f"{path}: {error}") from error
+
+
+@contextmanager
+def clean_ends() -> Iterator[None]:
+    """A reader that goes away, Ctrl-C and wrong inputs of ours end the command with a code and no traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the flush at exit must not fail again
+        raise typer.Exit(NO_READER) from None
+    except KeyboardInterrupt:
+        complain("interrupted")
+        raise typer.Exit(INTERRUPTED) from None
+    except SetupError as error:
+        complain(str(error))
+        raise typer.Exit(report.EXIT_UNUSABLE) from None
+
+
+def complain(text: str) -> None:
+    """A message to the person at the keyboard."""
+    print(f"tokenproof: {report.printable(text)}", file=sys.stderr)
+
+
+def coloured() -> bool:
+    """Whether stdout takes colour: as the environment says, else as the terminal can."""
+    wish = settings().colour
+    return sys.stdout.isatty() if wish is None else wish

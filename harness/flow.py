@@ -1,0 +1,232 @@
+"""The sentence as one function: exchange -> turn -> readings -> ids -> witnesses + checks -> verdict.
+
+The only module that knows the order. Reads no file and knows no command.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from harness import checks, exact, ids, readings, verdict, witnesses
+from harness.errors import ProviderError
+from harness.formats import Format, find_format
+from harness.habits import Habits, Traits
+from harness.response import parse
+from harness.types import Encode, Exchange, Finding, Reading, Testimony, Turn, Usage, Verdict
+from harness.verdict import Outcome, Trial
+from harness.vocab import Vocab
+from harness.witnesses import Scene
+
+SECTION = "<|tool_calls_section_begin|>"
+
+
+@dataclass(frozen=True, slots=True)
+class Kit:
+    """What judging needs beside the answer."""
+
+    vocab: Vocab
+    encode: Encode
+    formats: Sequence[Format]
+    habits: Habits
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of an answer before its readings are listed."""
+
+    turn: Turn
+    fmt: Format
+    thinking: bool | None
+    provider: str | None
+    model: str
+    completion_tokens: int | None
+    has_tools: bool
+
+
+def judge(
+    exchange: Exchange, kit: Kit, *, model: str | None = None, provider: str | None = None, blind: bool = False
+) -> Verdict:
+    """What an answer stands for and how sure that is.
+
+    Args:
+        model: Takes this model's format, whatever the answer says.
+        provider: Takes this provider's habits, whatever the answer says; "unknown" takes none.
+        blind: Forgets ids, logprobs and prompt ids that the host sent.
+
+    Raises:
+        SetupError: Our own inputs are wrong. An answer that is an error is a `rejected`, never an exception.
+    """
+    try:
+        turn = parse(exchange.response)
+    except ProviderError as error:
+        return _no_answer(exchange, error)
+    if blind:
+        turn = replace(turn, reported=None)
+    name = kit.habits.provider_name(provider or exchange.provider or turn.provider)
+    habits_of = None if provider == "unknown" else name
+    told = model or exchange.model or turn.model
+    fmt = find_format(model, kit.formats) if model else find_answer_format(told, turn.model, habits_of, kit)
+    if fmt is None:
+        finding = Finding("unknown-format", "model", f"no format covers model {told!r}; see harness/formats")
+        return Verdict("rejected", findings=(finding,), provider=name, model=told)
+    thinking = exchange.thinking if exchange.thinking is not None else asked_thinking(exchange.request)
+    tokens, notes = completion_tokens(turn.usage)
+    known = Known(turn, fmt, thinking, habits_of, told or fmt.name, tokens, bool(exchange.request.get("tools")))
+    return _verdict(known, exchange, kit, name, notes)
+
+
+def find_answer_format(told: str | None, said: str | None, provider: str | None, kit: Kit) -> Format | None:
+    """The format of an answer: what the recorded stack implies, else the line's model, else the response's."""
+    implied = kit.habits.implies_format.get(provider or "")
+    if implied:
+        return next((f for f in kit.formats if f.name == implied), None)
+    return find_format(told, kit.formats) or find_format(said, kit.formats)
+
+
+def asked_thinking(request: Mapping[str, Any]) -> bool | None:
+    """The switch in a request, in any of the three places where hosts read it; None where it is not set."""
+    template, own, effort = (request.get(k) for k in ("chat_template_kwargs", "thinking", "reasoning"))
+    candidates = (
+        template.get("thinking") if isinstance(template, Mapping) else None,
+        own.get("type") != "disabled" if isinstance(own, Mapping) and "type" in own else own,
+        effort.get("enabled") if isinstance(effort, Mapping) else None,
+    )
+    return next((c for c in candidates if isinstance(c, bool)), None)
+
+
+def completion_tokens(usage: Usage | None) -> tuple[int | None, tuple[Finding, ...]]:
+    """What was billed for the answer: some hosts count reasoning outside completion_tokens."""
+    if usage is None or usage.completion_tokens is None:
+        return None, ()
+    billed, total, prompt = usage.completion_tokens, usage.total_tokens, usage.prompt_tokens
+    if total is None or prompt is None or total - prompt == billed:
+        return billed, ()
+    if total - prompt == billed + (usage.reasoning_tokens or 0):
+        text = f"reasoning is billed outside completion_tokens: {billed} + {usage.reasoning_tokens} = {total - prompt}"
+        return total - prompt, (Finding("reasoning-outside", "usage", text, fatal=False),)
+    text = f"total_tokens {total} - prompt_tokens {prompt} is not completion_tokens {billed}"
+    return None, (Finding("totals-disagree", "usage", text, fatal=False),)
+
+
+def _no_answer(exchange: Exchange, error: ProviderError) -> Verdict:
+    said = f"{error.code}: " if error.code else ""
+    raw = f" ({error.raw})" if error.raw else ""
+    finding = Finding("provider-error", "response", f"{said}{error}{raw}")
+    return Verdict("rejected", findings=(finding,), provider=error.provider or exchange.provider, model=exchange.model)
+
+
+def traits_of(known: Known, kit: Kit, mode: bool) -> Traits:
+    """The provider's traits for this answer's key, in one mode."""
+    turn = known.turn
+    raw_section = SECTION in turn.content or SECTION in turn.reasoning
+    kind = "length" if turn.finish_reason == "length" else "tool_calls" if turn.tool_calls or raw_section else "stop"
+    return kit.habits.traits(
+        known.provider,
+        model=known.model,
+        format=known.fmt.name,
+        thinking=mode,
+        finish=kind,
+        stream=turn.chunks is not None,
+        tools=known.has_tools,
+    )
+
+
+def _verdict(known: Known, exchange: Exchange, kit: Kit, provider: str | None, notes: tuple[Finding, ...]) -> Verdict:
+    modes = readings.modes(known.turn, known.fmt, known.thinking)
+    traits = traits_of(known, kit, modes[0])
+    case = checks.Case(known.turn, known.fmt, known.thinking, traits, exchange.request, provider, same_provider)
+    findings = (*notes, *checks.check(case))
+    base = Verdict(
+        "rejected",
+        findings=findings,
+        truncated=known.turn.finish_reason == "length",
+        format=known.fmt.name,
+        thinking=known.thinking if known.thinking is not None else (modes[0] if len(modes) == 1 else None),
+        provider=provider,
+        model=known.model,
+        completion_tokens=known.completion_tokens,
+    )
+    report = exact.reported(known.turn, known.fmt, kit.vocab, known.completion_tokens, _offset(known, traits, modes[0]))
+    if report is not None:
+        return _reported(base, report)
+    if any(f.fatal for f in findings):
+        return base
+    try:
+        common = _trials(known, kit, modes, rare=False)
+        outcome = verdict.decide(
+            common,
+            lambda: () if base.truncated else _trials(known, kit, modes, rare=True),
+            lost_text=traits.get("lost_text") != "no",
+        )
+    except readings.SearchBound as error:
+        return replace(base, findings=(*findings, Finding("search-bound", "readings", str(error))))
+    return _told(base, outcome, known, traits, kit, len(common))
+
+
+BELIEVED_WITH_IDS = frozenset({"minted-id", "keys-sorted", "keys-maybe-sorted", "value-maybe-coerced", "all-reasoning"})
+"""Fatal findings that only say that text is not enough."""
+
+
+def _reported(base: Verdict, report: exact.Report) -> Verdict:
+    findings = tuple(replace(f, fatal=False) if f.code in BELIEVED_WITH_IDS else f for f in base.findings)
+    if report.doubt:
+        findings = (*findings, Finding("ids-contradict-answer", "token_ids", report.doubt))
+    says: Literal["supports", "contradicts"] = "contradicts" if report.doubt else "supports"
+    told = Testimony("reported", says, report.doubt or f"{len(report.ids.ids)} ids reported")
+    base = replace(base, findings=findings, witnesses=(told,))
+    if any(f.fatal for f in findings):
+        return base
+    return replace(base, name="exact", ids=report.ids, premise="none")
+
+
+def _offset(known: Known, traits: Traits, mode: bool) -> int | None:
+    return witnesses.billed_offset(traits, known.fmt, mode, cut=known.turn.finish_reason == "length")
+
+
+def _told(base: Verdict, outcome: Outcome, known: Known, traits: Traits, kit: Kit, n_readings: int) -> Verdict:
+    trial = outcome.trial
+    told = replace(
+        base,
+        name=outcome.name,
+        ids=verdict.certified(outcome.ids) if base.truncated else outcome.ids,
+        findings=(*base.findings, *outcome.findings),
+        witnesses=trial.testimony if trial else (),
+        assumptions=trial.reading.assumptions if trial else (),
+        n_readings=n_readings,
+    )
+    if not told.accepted or trial is None:
+        return told
+    singly = witnesses.seen_singly(trial.reading, known.turn, traits, kit.encode, kit.vocab.ranks)
+    return replace(told, premise="none" if singly else "count")
+
+
+def _trials(known: Known, kit: Kit, modes: Sequence[bool], *, rare: bool) -> list[Trial]:
+    trials = []
+    for mode in modes:
+        traits = traits_of(known, kit, mode)
+        rows: list[Reading] = list(readings.readings(known.turn, known.fmt, mode, traits, rare=rare))
+        if rare:
+            plain = readings.readings(known.turn, known.fmt, mode, traits)
+            split = (witnesses.chunkwise(r, known.turn, traits, kit.encode, kit.vocab.ranks) for r in plain)
+            rows += [r for r in split if r is not None]
+        trials += [_trial(row, known, kit, traits, mode) for row in rows]
+    return trials
+
+
+def _trial(reading: Reading, known: Known, kit: Kit, traits: Traits, mode: bool) -> Trial:
+    row = ids.build(reading, kit.encode)
+    scene = Scene(
+        reading, row, known.turn, known.fmt, traits, mode, known.completion_tokens, kit.encode, kit.vocab.ranks
+    )
+    said: tuple[Testimony, ...] = witnesses.hear(scene)
+    return Trial(reading, row, said)
+
+
+def same_provider(pin: str, answered: str) -> bool:
+    """Whether a slug such as `siliconflow/int4` names the provider whose display name is `SiliconFlow`."""
+    bare = pin.split("/", 1)[0]
+    return _letters(bare) == _letters(answered)
+
+
+def _letters(name: str) -> str:
+    return "".join(c for c in name.lower() if c.isalnum())

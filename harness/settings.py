@@ -1,0 +1,29 @@
+"""What the environment says, read once and in one place.
+
+Knows nothing of what the settings are for.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Flags of a command go before these.
+
+    Attributes:
+        habits: TOKENPROOF_HABITS, a habits file instead of the shipped one; None where unset.
+        vocab: TOKENPROOF_VOCAB, a `tiktoken.model` file or a local Hugging Face folder; None for splintr's ranks.
+        colour: False with NO_COLOR, True with FORCE_COLOR, None to ask the terminal.
+    """
+
+    habits: str | None = None
+    vocab: str | None = None
+    colour: bool | None = None
+
+
+def settings(environ: Mapping[str, str] = os.environ) -> Settings:
+    """The settings that `environ` holds; an empty variable counts as unset."""
+    colour = False if environ.get("NO_COLOR") else True if environ.get("FORCE_COLOR") else None
+    return Settings(environ.get("TOKENPROOF_HABITS") or None, environ.get("TOKENPROOF_VOCAB") or None, colour)

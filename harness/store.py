@@ -1,0 +1,268 @@
+"""Files: whatever a user points at -> entries, one an answer, in order, in bounded memory; goldens; safe writing.
+
+Knows nothing of verdicts, tokens or habits. What a JSON value stands for is inputs.py's business, a cassette's text
+cassette.py's.
+"""
+
+import contextlib
+import gzip
+import io
+import json
+import os
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from stat import S_ISFIFO, S_ISREG
+from typing import Any, BinaryIO, cast
+
+from harness.errors import HarnessError, SetupError
+from harness.inputs import Entry, Unusable, exchange
+from harness.response import loads
+from harness.types import Exchange
+
+MAX_BYTES = 32 << 20
+"""Of a line, or of a file that holds one answer; the longest real stream with all its logprobs would have 26 MB."""
+MAX_VALUES = 2_500_000
+"""In one JSON text, counted by its commas and brackets: at up to 120 bytes each they are what fills the memory."""
+STREAM_STARTS = (b"data:", b":", b"event:", b"id:", b"retry:")
+YAML_STARTS = (b"interactions:", b"version:", b"---", b"%YAML", b"#")
+SUFFIXES = (".json", ".jsonl", ".ndjson", ".sse", ".txt", ".yaml", ".yml")
+EXPECTED = "expected a chat-completion JSON, SSE text, JSONL (.gz or not) or a VCR cassette"
+
+BOM = b"\xef\xbb\xbf"
+
+Numbered = Iterator[tuple[int, bytes | None]]
+
+
+class Lines:
+    """(number, line) of each line that is not blank; None for a line over MAX_BYTES, which is passed over piecewise.
+
+    Attributes:
+        number: Of the line that was read last, 0 before the first.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.stream, self.number = stream, 0
+
+    def __iter__(self) -> Numbered:
+        return self
+
+    def __next__(self) -> tuple[int, bytes | None]:
+        readline = self.stream.readline
+        while line := readline(MAX_BYTES + 1):
+            self.number += 1
+            if len(line) > MAX_BYTES and not line.endswith(b"\n"):
+                while (rest := readline(1 << 20)) and not rest.endswith(b"\n"):
+                    pass
+                return self.number, None
+            if not line.isspace():
+                return self.number, line.removeprefix(BOM) if self.number == 1 else line
+        raise StopIteration
+
+
+def read(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Entry]:
+    """Every answer of every path, folders walked in order of name. Trouble with one never ends the rest."""
+    for given in paths:
+        path = os.fspath(given)
+        if not Path(path).is_dir():
+            yield from read_file(path)
+            continue
+        files = 0
+        for files, file in enumerate(walk(path), 1):  # noqa: B007 - counted for the line below
+            yield from read_file(file)
+        if not files:
+            wanted = ", ".join(SUFFIXES)
+            yield Entry(path, 0, trouble=f"a folder without a file to check; looked for {wanted}, each perhaps .gz")
+
+
+def walk(folder: str) -> Iterator[str]:
+    """Files below `folder` whose ending says that they may hold answers; hidden ones left out."""
+    for where, folders, files in os.walk(folder):
+        folders[:] = sorted(f for f in folders if not f.startswith("."))
+        for file in sorted(files):
+            if not file.startswith(".") and file.removesuffix(".gz").endswith(SUFFIXES):
+                yield os.path.join(where, file)  # noqa: PTH118 - what the user typed stays as typed
+
+
+def read_file(path: str) -> Iterator[Entry]:
+    """Every answer of one file, whose kind is told by its content (the endings .jsonl and .yaml decide alone)."""
+    n_read = 0
+    try:
+        with _opened(path) as stream:
+            lines = Lines(stream)
+            try:
+                yield from _entries(path, lines)
+            finally:
+                n_read = lines.number
+    except Unusable as error:
+        yield Entry(path, 0, trouble=str(error))
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        where = f" after line {n_read}" if n_read else ""
+        yield Entry(path, 0, trouble=f"cannot be read{where}: {reason}; {EXPECTED}")
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[BinaryIO]:
+    """The file's bytes, unpacked where gzip's magic is in front; works on a pipe too."""
+    mode = Path(path).stat().st_mode
+    if not (S_ISREG(mode) or S_ISFIFO(mode)):
+        raise Unusable(f"neither a file nor a folder; {EXPECTED}")
+    with Path(path).open("rb", buffering=1 << 17) as raw:
+        if cast(io.BufferedReader, raw).peek(2)[:2] == b"\x1f\x8b":
+            with gzip.GzipFile(fileobj=raw) as packed:
+                yield io.BufferedReader(cast(io.RawIOBase, packed), 1 << 17)
+        else:
+            yield raw
+
+
+def _entries(path: str, lines: Lines) -> Iterator[Entry]:
+    number, first = next(lines, (0, b""))
+    ending = path.removesuffix(".gz")
+    if not number:
+        raise Unusable(f"empty; {EXPECTED}")
+    if first is None or ending.endswith((".jsonl", ".ndjson")):
+        yield from _jsonl(path, chain([(number, first)], lines))
+        return
+    start = first.lstrip()
+    if ending.endswith((".yaml", ".yml")) or start.startswith(YAML_STARTS):
+        from harness.cassette import read_cassette  # late: no other input should pay for YAML
+
+        yield from read_cassette(path, b"\n" * (number - 1) + first + _rest(lines, first))
+    elif start.startswith(STREAM_STARTS):
+        yield Entry(path, number, Exchange(f"{path}:{number}", first + _rest(lines, first)))
+    elif start.startswith((b"{", b"[")):
+        yield from _json(path, number, first, lines)
+    else:
+        kind = "binary data" if b"\0" in first[:4096] else "text of no known kind"
+        raise Unusable(f"{kind} (it begins {first[:24]!r}); {EXPECTED}")
+
+
+def _rest(lines: Lines, first: bytes) -> bytes:
+    rest = lines.stream.read(MAX_BYTES - len(first) + 1)
+    if len(first) + len(rest) > MAX_BYTES:
+        raise Unusable(
+            f"one answer of more than {MAX_BYTES >> 20} MiB; expected one answer a line (JSONL), each shorter"
+        )
+    return rest
+
+
+def _json(path: str, number: int, first: bytes, lines: Lines) -> Iterator[Entry]:
+    """JSONL under any ending, or one JSON text over many lines: the first two lines tell."""
+    by_itself = _is_json(first)
+    second = None if by_itself or first.strip() in (b"{", b"[") else next(lines, None)
+    if second and (second[1] is None or _is_json(second[1])):
+        yield from _jsonl(path, chain([(number, first), second], lines))
+    elif by_itself:
+        yield from _jsonl(path, chain([(number, first)], lines))
+    else:
+        text = first + (second[1] or b"" if second else b"")
+        yield _entry(path, number, text + _rest(lines, text))
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        return isinstance(_value(line), dict | list)
+    except (HarnessError, Unusable):
+        return False
+
+
+def _value(text: bytes) -> Any:
+    if len(text) > MAX_VALUES and sum(map(text.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise Unusable(f"JSON of more than {MAX_VALUES:,} values; expected one answer")
+    return loads(text)
+
+
+def _jsonl(path: str, lines: Numbered) -> Iterator[Entry]:
+    for number, line in lines:
+        if line is None:
+            limit = f"{MAX_BYTES >> 20} MiB"
+            yield Entry(path, number, trouble=f"a line of more than {limit}; expected one answer a line, each shorter")
+        else:
+            yield _entry(path, number, line)
+
+
+def _entry(path: str, number: int, text: bytes) -> Entry:
+    try:
+        return Entry(path, number, exchange(f"{path}:{number}", _value(text)))
+    except (Unusable, HarnessError) as error:
+        return Entry(path, number, trouble=str(error))
+
+
+def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write all or nothing: a reader sees the old file or the new one, never a part.
+
+    Raises:
+        SetupError: It cannot be written there.
+    """
+    target = Path(path).resolve()  # a link stays a link
+    part = None
+    try:
+        with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
+            part = Path(file.name)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o644)
+        part.replace(target)
+    except OSError as error:
+        raise SetupError(f"{path} cannot be written: {error.strerror or error}; choose another place") from error
+    finally:
+        if part is not None:
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """True ids with the answer of the same generation.
+
+    Attributes:
+        exchange: What `check` would judge; None for a `/generate` golden, which holds no chat answer.
+        true_ids: What was sampled, shape [T].
+        prompt_ids: What the engine read, shape [P].
+        source: Where it came from, in words; every golden says it.
+    """
+
+    name: str
+    engine: str
+    source: str
+    exchange: Exchange | None
+    true_ids: tuple[int, ...]
+    prompt_ids: tuple[int, ...]
+
+
+def read_golden(path: str | os.PathLike[str]) -> Golden:
+    """One golden file; SetupError where it is none."""
+    try:
+        value = loads(Path(path).read_bytes())
+        body = exchange(value["name"], value) if "response" in value else None
+        ids = [tuple(value[key]) for key in ("true_ids", "prompt_ids")]
+        if not all(type(i) is int for row in ids for i in row):
+            raise TypeError("an id is no integer")
+        return Golden(value["name"], value["engine"], value["source"], body, *ids)
+    except (OSError, HarnessError, Unusable, KeyError, TypeError) as error:
+        keys = "name, engine, source, prompt_ids, true_ids"
+        raise SetupError(f"{path} is no golden file ({error!r:.200}); expected an object with {keys}") from error
+
+
+def golden_text(value: dict[str, Any]) -> str:
+    """A golden as JSON for eyes: ids and pieces on one line each, an event or a logprob entry a line."""
+    return _pretty(value, "", 0) + "\n"
+
+
+def _pretty(value: Any, indent: str, width: int) -> str:
+    """`value` on one line where that has at most `width` characters or a list holds plain values only."""
+    flat = json.dumps(value, ensure_ascii=False)
+    plain = isinstance(value, list) and not any(isinstance(item, dict | list) for item in value)
+    if plain or not isinstance(value, dict | list) or len(flat) <= width:
+        return flat
+    inner = indent + " "
+    if isinstance(value, list):
+        rows = [inner + _pretty(item, inner, 300) for item in value]
+        return "[\n" + ",\n".join(rows) + f"\n{indent}]"
+    rows = [f"{inner}{json.dumps(key, ensure_ascii=False)}: {_pretty(item, inner, 100)}" for key, item in value.items()]
+    return "{\n" + ",\n".join(rows) + f"\n{indent}}}"
