@@ -18,8 +18,22 @@ from harness.response import parse
 from harness.types import Exchange, Reading, Turn
 
 UNCOUNTABLE = frozenset(
-    "no-finish unknown-finish cut-in-call cut-unsaid calls-lost thinks-although-off all-reasoning long-run "
-    "replacement-character marker-in-call marker-in-text sealed zero-bill".split()
+    {
+        "no-finish",
+        "unknown-finish",
+        "cut-in-call",
+        "cut-unsaid",
+        "stop-strings",
+        "calls-lost",
+        "thinks-although-off",
+        "all-reasoning",
+        "replacement-character",
+        "marker-in-call",
+        "marker-in-text",
+        "long-run",
+        "sealed",
+        "zero-bill",
+    }
 )
 """Findings after which the number of ids proves nothing about the provider."""
 

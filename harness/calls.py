@@ -128,8 +128,8 @@ def restyle(text: str, style: str) -> str:
 def arguments(call: ToolCall, position: int, fmt: Format, traits: Mapping[str, str]) -> list[Option]:
     """Ways in which the arguments can have been written.
 
-    Where the trait is unknown, a way other than as sent is a rival only: the more styles are tried, the more bills match
-    one of them by chance.
+    Where the trait is unknown, a way other than as sent is a rival only: the more styles are tried, the more bills
+    match one of them by chance.
     """
     edge = is_open("argument_edges", fmt, traits)
 

@@ -128,7 +128,7 @@ def call_ids(case: Case) -> Iterator[Finding]:
 
 
 def rewritten_arguments(case: Case) -> Iterator[Finding]:
-    """Arguments whose sampled form cannot be known: keys that a host may have sorted, values that it may have coerced."""
+    """Arguments whose sampled form cannot be known: keys that may have been sorted, values that may be coerced."""
     order = case.traits.get("argument_keys")
     for k, call in enumerate(case.turn.tool_calls):
         where = f"tool_calls[{k}].arguments"

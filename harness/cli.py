@@ -25,6 +25,7 @@ from harness.cli_base import (
     complain,
     judging,
 )
+from harness.cli_calibrate import calibrate
 from harness.errors import SetupError
 from harness.inputs import Entry
 from harness.types import Verdict
@@ -168,7 +169,7 @@ def _show(answers: Iterable[tuple[str, Verdict | Entry]], judge_of: Judging, row
     return tally.exit_code if tally.groups or tally.n_unusable else None
 
 
-# `calibrate` belongs here: a command of its own, with HabitsOption left out and judging() not needed.
+app.command()(calibrate)
 
 
 def main() -> None:

@@ -37,8 +37,12 @@ def whole_message(message: records.Message) -> Texts:
         reasoning=fields[0] if fields else "",
         content=content,
         tool_calls=calls,
-        sealed=odd_parts or odd_details or odd_calls or len(set(fields)) > 1 or bool(message.refusal),
+        sealed=odd_parts or odd_details or odd_calls or _differ(fields) or bool(message.refusal),
     )
+
+
+def _differ(texts: list[str]) -> bool:
+    return any(text != texts[0] for text in texts[1:])  # a set would hash every text: 1 us a KB
 
 
 def _whole_calls(entries: list[records.Call]) -> tuple[tuple[ToolCall, ...], bool]:
@@ -91,7 +95,6 @@ class _Call:
     names: list[str] = field(default_factory=list)
     arguments: list[str] = field(default_factory=list)
     after: list[str] = field(default_factory=list)
-    begun: bool = False
 
 
 class Deltas:
@@ -103,7 +106,7 @@ class Deltas:
         self._pieces: dict[str, list[str]] = {name: [] for name in (*REASONING_FIELDS, "content")}
         self._order: list[str] = []
         self._sealed = False
-        self._misplaced = False  # a call went on after content had followed a call: that content has no place to stand
+        self._misplaced = False  # a call went on after content had followed it: that content has no place to stand
         self._calls: list[_Call] = []
         self._last: _Call | None = None
 
@@ -133,7 +136,7 @@ class Deltas:
         calls = sorted(self._calls, key=lambda call: call.index)
         names = [_name(call.names) for call in calls]
         fields = [self._pieces[name] for name in REASONING_FIELDS if self._pieces[name]]
-        differ = len({"".join(pieces) for pieces in fields}) > 1
+        differ = _differ(["".join(pieces) for pieces in fields])
         rows = {"reasoning": fields[0] if fields else [], "content": self._pieces["content"]}
         rows |= {f"call:{k}": call.arguments for k, call in enumerate(calls)}
         between = tuple("".join(call.after) for call in self._calls)
@@ -158,8 +161,8 @@ class Deltas:
         function = entry.function or NO_FUNCTION
         arguments, by_us = arguments_text(function.arguments)
         call = self._last = self._find(entry, function)
-        self._misplaced |= call.begun and any(c.after for c in self._calls)
-        call.begun = True
+        place = next(k for k, known in enumerate(self._calls) if known is call)
+        self._misplaced |= any(later.after for later in self._calls[place:])
         call.id = call.id or entry.id or ""
         if function.name:
             call.names.append(function.name)

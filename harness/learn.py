@@ -114,7 +114,7 @@ def _mode(e: Evidence) -> Literal["on", "off"]:
     return "on" if e.thinking else "off"
 
 
-# --- traits of the count, and the styles that the count tells apart ----------------------------------------------------
+# --- traits of the count, and the styles that the count tells apart -------------------------------------------------
 
 
 def best_way(group: Sequence[Evidence]) -> tuple[Way, int, int] | None:
@@ -201,7 +201,7 @@ def _line(group: Sequence[Evidence], level: str, trait: str, vote: Vote) -> Habi
     )
 
 
-# --- traits that hold for a provider and a finish, whatever the model ---------------------------------------------------
+# --- traits that hold for a provider and a finish, whatever the model -----------------------------------------------
 
 EDGES = ("reasoning_start", "reasoning_end", "content_start", "content_end")
 
@@ -245,7 +245,7 @@ def _chunk_votes(group: Sequence[Evidence], fitting: Sequence[Evidence]) -> Iter
 
 
 def _edge_votes(group: Sequence[Evidence], fitting: Sequence[Evidence]) -> Iterator[tuple[str, Vote]]:
-    """White space lost at an edge shows in the count, unless it merged; so an answer speaks where it could not merge."""
+    """White space lost at an edge shows in the count unless it merged: an answer speaks where it could not merge."""
     for edge in EDGES:
         spoke = [e for e in group if edge in e.told_edges]
         good = sum(1 for e in spoke if e in fitting)

@@ -80,7 +80,7 @@ def _combined(places: list[list[Option]], mode: bool, fmt: Format) -> Iterator[R
         yield Reading(row.segments, row.rank, row.assumptions, row.own_witness, row.rival)
 
 
-# --- reasoning and content ---------------------------------------------------------------------------------------------
+# --- reasoning and content ------------------------------------------------------------------------------------------
 
 
 def _talk(turn: Turn, fmt: Format, mode: bool, traits: Mapping[str, str], rare: bool) -> list[Option]:
@@ -195,7 +195,7 @@ def _edge(segment: Segment, fmt: Format, traits: Mapping[str, str], *, first: bo
     return replace(segment, lead=lead, trail=trail) if lead or trail else segment
 
 
-# --- tool calls and the end --------------------------------------------------------------------------------------------
+# --- tool calls and the end -----------------------------------------------------------------------------------------
 
 
 def _calls(turn: Turn, fmt: Format, traits: Mapping[str, str], rare: bool) -> list[Option]:
@@ -222,7 +222,7 @@ def _ending(turn: Turn, fmt: Format, traits: Mapping[str, str]) -> list[Option]:
     return [Option((Segment(control=fmt.terminator, inferred=True),), ("terminator-inferred",))]
 
 
-# --- the detokenizer's spaces ------------------------------------------------------------------------------------------
+# --- the detokenizer's spaces ---------------------------------------------------------------------------------------
 
 
 def _spaced(reading: Reading, traits: Mapping[str, str]) -> list[Reading]:

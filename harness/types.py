@@ -192,7 +192,8 @@ class Verdict:
 
     Attributes:
         ids: Output ids [T], [] unless accepted; loss_mask [T] is 0 where the origin is INFERRED.
-        premise: "count" where only the count and text spoke, "none" where tokens were seen singly; None unless accepted.
+        premise: "count" where only the count and text spoke, "none" where tokens were seen singly; None unless
+            accepted.
         prompt: Whether the prompt that the host read is the one rendered.
         n_readings: Readings that were tried.
     """

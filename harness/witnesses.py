@@ -5,7 +5,7 @@ A witness speaks only where the provider's habits say what its words mean. Knows
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from harness.formats import Format
 from harness.types import Encode, Ids, Reading, Segment, Testimony, Turn
@@ -168,7 +168,7 @@ def chunkwise(
 def _cut(text: str, at_bytes: list[int]) -> tuple[str, ...]:
     data = text.encode("utf-8", "surrogatepass")
     edges = [0, *at_bytes, len(data)]
-    return tuple(data[a:b].decode("utf-8", "surrogatepass") for a, b in zip(edges, edges[1:], strict=False))
+    return tuple(data[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(edges))
 
 
 WITNESSES: Mapping[str, Callable[[Scene], Testimony]] = {

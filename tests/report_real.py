@@ -22,7 +22,16 @@ from harness.types import Exchange, Verdict
 from tests.conftest import shared_folder
 from tests.corpus import kit, lines, shipped_habits
 
-SHARE_OF = {"verified": "verified", "exact": "verified"}
+FIGURES = (
+    "shipped",
+    "plain_text",
+    "crush_to_others",
+    "others_to_crush",
+    "distinct",
+    "long",
+    "planted_rejected",
+    "blank_edges",
+)
 CRUSH = "charmbracelet/crush"
 
 
@@ -127,10 +136,9 @@ def spoiled(text: str, by: int) -> str:
 
 
 def main(shared: Path | None) -> int:
-    keys = "shipped plain_text crush_to_others others_to_crush distinct long planted_rejected blank_starts".split()
     if shared is None:
         print("the optional folder of extra recordings is absent (TOKENPROOF_SHARED, default ../shared)")
-        print(json.dumps(dict.fromkeys(keys)))
+        print(json.dumps(dict.fromkeys(FIGURES)))
         return 0
     rows, long_rows = load(shared / "real" / "responses.jsonl.gz"), load(shared / "real" / "long_responses.jsonl.gz")
     told = verdicts(rows, shipped_habits())
@@ -155,9 +163,9 @@ def main(shared: Path | None) -> int:
         {"verified": share(distinct), "answers": len(distinct)},
         {"verified": share(long_told), "answers": len(long_told), "converted": share(converted)},
         f"{sum(v.name == 'rejected' for _, v in misses)} of {len(misses)}",
-        blank_starts(rows),
+        blank_edges(rows),
     )
-    print(json.dumps(dict(zip(keys, figures, strict=True))))
+    print(json.dumps(dict(zip(FIGURES, figures, strict=True))))
     return 0
 
 
@@ -166,16 +174,21 @@ def is_openrouter(row: Row) -> bool:
     return bool(str(row.exchange.response.get("id", "")).startswith("gen-")) and row.repo != "Sophanos/circulatio"
 
 
-def blank_starts(rows: Iterable[Row]) -> dict[str, str]:
-    """Per format: answers whose content begins with white space, what formats' `blank_free` rests on."""
+def blank_edges(rows: Iterable[Row]) -> dict[str, str]:
+    """Per format, what its `blank_free` rests on: contents that begin with white space, and arguments that have it at
+    an edge, at hosts that pass arguments as sampled.
+    """
     n: Counter[str] = Counter()
     blank: Counter[str] = Counter()
     for row in rows:
-        turn = parse(row.exchange.response)
-        verdict = judge(row.exchange, kit())
-        if turn.content and verdict.format:
-            n[verdict.format] += 1
-            blank[verdict.format] += turn.content[0].isspace()
+        turn, verdict = parse(row.exchange.response), judge(row.exchange, kit())
+        as_sampled = {h.provider for h in shipped_habits().lines if (h.trait, h.value) == ("argument_edges", "kept")}
+        texts = [("content_start", turn.content[:1])] if turn.content else []
+        if verdict.provider in as_sampled:
+            texts += [("argument_edges", c.arguments[:1] + c.arguments[-1:]) for c in turn.tool_calls]
+        for edge, text in texts if verdict.format else ():
+            n[f"{verdict.format} {edge}"] += 1
+            blank[f"{verdict.format} {edge}"] += any(map(str.isspace, text))
     return {name: f"{blank[name]} of {count}" for name, count in sorted(n.items())}
 
 

@@ -1,0 +1,134 @@
+"""`tokenproof calibrate`: learn what providers do from answers, print it, and write a habits file.
+
+Part of the command: it may print. Knows nothing of single answers.
+"""
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from harness import report, store
+from harness.calibrate import evidence
+from harness.cli_base import HabitsOption, Paths, clean_ends, complain, habits_of, judging
+from harness.errors import SetupError
+from harness.flow import Kit
+from harness.habits import Habit, Habits, dump_habits, load_habits
+from harness.learn import Evidence, Unknown, learn
+from harness.report import EXIT_UNUSABLE
+
+SHIPPED = Path(__file__).with_name("habits.toml")
+HEADER = """What providers do to counts, ids, arguments and white space: one line a habit, as harness/habits.py tells.
+evidence = "answers": learned by `tokenproof calibrate`; "table": a measured table of public answers; "engine": seen in
+recordings of that engine with true ids. for and against are answers; 0 where a table gave no number."""
+
+OutOption = Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write what was learned to this file.")]
+UpdateOption = Annotated[bool, typer.Option("--update", help="Allow --out to be the file that ships with the package.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object, and nothing else.")]
+
+
+def calibrate(
+    paths: Paths,
+    out: OutOption = None,
+    update: UpdateOption = False,
+    as_json: JsonOption = False,
+    habits: HabitsOption = None,
+) -> None:
+    """Learn each provider's habits from answers: what it bills, how it writes ids and arguments, what it strips.
+
+    A trait is set when at least 5 answers speak for it and at least 90% of those that can speak agree, at the narrowest
+    key that has them. What the evidence does not show stays unknown, and is printed with the reason. The file written
+    keeps the lines of the habits file in use that were not learned from answers.
+
+    \b
+    exit code 0  done
+              2  wrong call, or an input that is no answer (the rest is still used)
+
+    \b
+    examples:
+      tokenproof calibrate answers.jsonl.gz
+      tokenproof calibrate recorded/ --out habits.toml && tokenproof check new.jsonl --habits habits.toml
+      tokenproof calibrate recorded/ --json | jq '.unknown[] | .provider'
+    """
+    with clean_ends():
+        _refuse_shipped(out, update)
+        base = habits_of(habits)
+        kit = replace(judging(None, None, False, habits).kit, habits=base)
+        found, n_used, n_bad = _gather(paths, kit)
+        learned, unknown = learn(found)
+        written = _written(base, learned)
+        if out is not None:
+            store.write_atomic(out, written.encode())
+        if as_json:
+            print(json.dumps(_object(learned, unknown, n_used, n_bad, load_habits(written), out)))
+        else:
+            _print(learned, unknown, len(found), n_used, out)
+        raise typer.Exit(EXIT_UNUSABLE if n_bad else 0)
+
+
+def _refuse_shipped(out: str | None, update: bool) -> None:
+    if out is not None and not update and Path(out).resolve() == SHIPPED.resolve():
+        raise SetupError(
+            f"{out} is the file that ships with the package; --update overwrites it, another --out does not"
+        )
+
+
+def _gather(paths: list[str], kit: Kit) -> tuple[list[Evidence], int, int]:
+    """(evidence, answers that gave or could have given some, inputs that are no answers)."""
+    found: list[Evidence] = []
+    n_used = n_bad = 0
+    with report.progress(sys.stderr.isatty()) as tick:
+        for entry in store.read(paths):
+            tick()
+            if entry.exchange is None:
+                n_bad += 1
+                complain(f"{entry.place}: {entry.trouble}")
+                continue
+            n_used += 1
+            row = evidence(entry.exchange, kit)
+            found += [row] if row is not None else []
+    return found, n_used, n_bad
+
+
+def _written(base: Habits, learned: Iterable[Habit]) -> str:
+    kept = [h for h in base.lines if h.evidence != "answers"]
+    return dump_habits(replace(base, lines=(*kept, *learned)), header=HEADER)
+
+
+def _key(habit: Habit) -> str:
+    parts = (habit.model or habit.format or "any format", f"thinking {habit.thinking}" if habit.thinking else "")
+    return ", ".join(p for p in (*parts, habit.finish) if p)
+
+
+def _object(
+    learned: list[Habit], unknown: list[Unknown], n_used: int, n_bad: int, new: Habits, out: str | None
+) -> dict[str, Any]:
+    rows = [
+        {"provider": h.provider, "key": _key(h), "trait": h.trait, "value": h.value, "for": h.n_for}
+        | {"against": h.n_against, "first": h.first, "last": h.last}
+        for h in learned
+    ]
+    return {
+        "answers": n_used,
+        "unusable": n_bad,
+        "learned": rows,
+        "unknown": [u._asdict() for u in unknown],
+        "out": out,
+        "habits_sha256": new.sha256,
+    }
+
+
+def _print(learned: list[Habit], unknown: list[Unknown], n_found: int, n_used: int, out: str | None) -> None:
+    heads = ("provider", "key", "trait", "value", "for", "against", "answers of")
+    rows = [
+        (h.provider, _key(h), h.trait, h.value, str(h.n_for), str(h.n_against), f"{h.first}..{h.last}") for h in learned
+    ]
+    print(*report.plain_table(heads, rows), sep="\n")
+    print("", "stays unknown", *report.plain_table(("provider", "key", "trait", "why"), unknown), sep="\n")
+    print(
+        f"\n{len(learned)} traits learned from {n_found} of {n_used} answers" + (f", written to {out}" if out else "")
+    )
