@@ -20,7 +20,7 @@ MAX_NODES = 200_000  # a parsed node costs about 1 KB; a cassette has some 40 an
 MAX_BODY_BYTES = 32 << 20
 WHERE = "expected `interactions:`, a list with `request` and `response` each (VCR.py, version 1)"
 Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-FAULTS = (yaml.YAMLError, ValueError, TypeError, RecursionError, OverflowError)
+FAULTS = (yaml.YAMLError, ValueError, RecursionError)
 
 
 def read_cassette(path: str, text: bytes) -> Iterator[Entry]:
@@ -34,11 +34,9 @@ def read_cassette(path: str, text: bytes) -> Iterator[Entry]:
     for node in interactions:
         line = node.start_mark.line + 1
         try:
-            found = _entry(path, line, Loader("").construct_document(node), aliases)
+            found = _entry(path, line, _value(node), aliases)
         except Unusable as error:
             found = Entry(path, line, trouble=str(error))
-        except FAULTS as error:
-            found = Entry(path, _line(error) or line, trouble=f"refused: {_said(error)}; expected plain YAML")
         if found is not None:
             n_posts += 1
             yield found
@@ -60,24 +58,29 @@ def _interactions(text: bytes) -> tuple[list[Any], bool]:
     raise Unusable("YAML, but no cassette; " + WHERE)
 
 
+def _value(node: Any) -> Any:
+    try:
+        return Loader("").construct_document(node)
+    except Exception as error:  # PyYAML lets through whatever an odd scalar raises in it
+        raise Unusable(f"refused at line {_line(error)}: {_said(error)}; expected plain YAML") from error
+
+
 def _entry(path: str, line: int, interaction: Any, aliases: bool) -> Entry | None:
     request = interaction.get("request") if isinstance(interaction, dict) else None
     response = interaction.get("response") if isinstance(interaction, dict) else None
     if not (isinstance(request, dict) and isinstance(response, dict)):
         raise Unusable(f"{shown(interaction)}; {WHERE}")
-    if str(request.get("method", "POST")).upper() != "POST":
+    if _text(request.get("method"), "POST").upper() != "POST":
         return None
     if aliases and ("parsed_body" in response or "parsed_body" in request):
         raise Unusable("`parsed_body` in a file with YAML aliases; expected the body as `body: string:`")
-    body = _body(response)
     status = response.get("status")
     code = status.get("code") if isinstance(status, dict) else status
-    answer = _checked(body, code if isinstance(code, int) else 200)
-    name = f"{path}:{line}"
-    url = str(request.get("uri", ""))
-    sent = _json(_sent(request))
-    provider = other_provider(answer, {}, url)
-    return Entry(path, line, Exchange(name, answer, sent if isinstance(sent, dict) else {}, provider))
+    answer = _checked(_body(response), code if isinstance(code, int) else 200)
+    sent = _json(_bytes(request.get("body")) or _written(request.get("parsed_body")))
+    request_body = sent if isinstance(sent, dict) else {}
+    provider = other_provider(answer, {}, _text(request.get("uri"), ""))
+    return Entry(path, line, Exchange(f"{path}:{line}", answer, request_body, provider))
 
 
 def _checked(body: bytes, code: int) -> bytes | dict[str, Any] | list[Any]:
@@ -97,33 +100,38 @@ def _json(body: bytes) -> Any:
         return None
 
 
-def _sent(request: Mapping[str, Any]) -> bytes:
-    body = request.get("body", request.get("parsed_body"))
-    if isinstance(body, str):
-        return body.encode("utf-8", "surrogatepass")
-    return body if isinstance(body, bytes) else json.dumps(body, default=str).encode()
+def _bytes(value: Any) -> bytes:
+    """Text or bytes as bytes, b"" for anything else: with aliases a small file can stand for a value without end."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    return value if isinstance(value, bytes) else b""
+
+
+def _text(value: Any, other: str) -> str:
+    """`value` where it is text, else the other."""
+    return value if isinstance(value, str) else other
+
+
+def _written(value: Any) -> bytes:
+    return json.dumps(value, default=str, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def _body(response: Mapping[str, Any]) -> bytes:
     body = response.get("body")
     body = body.get("string") if isinstance(body, dict) else body
     if body is None and "parsed_body" in response:
-        return json.dumps(response["parsed_body"], default=str, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    if isinstance(body, str):
-        return body.encode("utf-8", "surrogatepass")
-    if not isinstance(body, bytes):
+        return _written(response["parsed_body"])
+    if not isinstance(body, str | bytes):
         raise Unusable(f"`response.body.string` is {shown(body)}; expected text or !!binary")
-    return _unpacked(body, response.get("headers"))
+    return _unpacked(_bytes(body), response.get("headers"))
 
 
 def _unpacked(body: bytes, headers: Any) -> bytes:
     """The body without its Content-Encoding, at most MAX_BODY_BYTES of it."""
-    said = (
-        [str(v) for k, v in headers.items() if str(k).lower() == "content-encoding"]
-        if isinstance(headers, dict)
-        else []
-    )
-    encoding = " ".join(said).strip("[]' ").lower()
+    encoding = ""
+    for name, value in headers.items() if isinstance(headers, dict) else ():
+        if _text(name, "").lower() == "content-encoding":
+            encoding = _text(value[0] if isinstance(value, list) and value else value, "unknown").lower()
     if encoding in ("", "identity") or (encoding == "gzip" and body[:2] != b"\x1f\x8b"):
         return body
     if encoding != "gzip":

@@ -12,14 +12,13 @@ from typing import Any
 from harness.calls import id_style
 from harness.formats import Format
 from harness.types import Finding, ToolCall, Turn
-from harness.vocab import CONTROL_IDS
+from harness.vocab import control_pattern
 
 FINISHES = frozenset({"stop", "tool_calls", "length"})
 SINGULAR = re.compile(r"<\|tool_call_section_(?:begin|end)\|>")
 LONG_RUN = re.compile(r"\S{25001}|\s{25001}")
 LONG_RUN_CHARS = 25_000
 EDITING = ("transforms", "plugins", "preset")
-MARKERS = re.compile("|".join(re.escape(n) for n in CONTROL_IDS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ def leaks(case: Case) -> Iterator[Finding]:
     for where, text in texts(case.turn):
         if "<|" not in text and "think>" not in text:
             continue
-        names = sorted({m for m in MARKERS.findall(text) if m not in ("[BOS]", "[EOS]", "[EOT]", "[UNK]", "[PAD]")})
+        names = sorted({m for m in control_pattern().findall(text) if m[0] == "<"})
         if names and where.startswith("tool_calls"):
             yield Finding("marker-in-call", where, f"{', '.join(names)} inside a parsed call")
         elif names:

@@ -8,18 +8,19 @@ import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from harness import report, store
-from harness.calibrate import evidence
 from harness.cli_base import HabitsOption, Paths, clean_ends, complain, habits_of, judging
 from harness.errors import SetupError
 from harness.flow import Kit
 from harness.habits import Habit, Habits, dump_habits, load_habits
-from harness.learn import Evidence, Unknown, learn
 from harness.report import EXIT_UNUSABLE
+
+if TYPE_CHECKING:
+    from harness.learn import Evidence, Unknown
 
 SHIPPED = Path(__file__).with_name("habits.toml")
 HEADER = """What providers do to counts, ids, arguments and white space: one line a habit, as harness/habits.py tells.
@@ -54,6 +55,8 @@ def calibrate(
       tokenproof calibrate recorded/ --out habits.toml && tokenproof check new.jsonl --habits habits.toml
       tokenproof calibrate recorded/ --json | jq '.unknown[] | .provider'
     """
+    from harness.learn import learn  # late: no other command needs it
+
     with clean_ends():
         _refuse_shipped(out, update)
         base = habits_of(habits)
@@ -77,8 +80,10 @@ def _refuse_shipped(out: str | None, update: bool) -> None:
         )
 
 
-def _gather(paths: list[str], kit: Kit) -> tuple[list[Evidence], int, int]:
+def _gather(paths: list[str], kit: Kit) -> "tuple[list[Evidence], int, int]":
     """(evidence, answers that gave or could have given some, inputs that are no answers)."""
+    from harness.calibrate import evidence
+
     found: list[Evidence] = []
     n_used = n_bad = 0
     with report.progress(sys.stderr.isatty()) as tick:
@@ -105,7 +110,7 @@ def _key(habit: Habit) -> str:
 
 
 def _object(
-    learned: list[Habit], unknown: list[Unknown], n_used: int, n_bad: int, new: Habits, out: str | None
+    learned: list[Habit], unknown: "list[Unknown]", n_used: int, n_bad: int, new: Habits, out: str | None
 ) -> dict[str, Any]:
     rows = [
         {"provider": h.provider, "key": _key(h), "trait": h.trait, "value": h.value, "for": h.n_for}
@@ -122,7 +127,7 @@ def _object(
     }
 
 
-def _print(learned: list[Habit], unknown: list[Unknown], n_found: int, n_used: int, out: str | None) -> None:
+def _print(learned: list[Habit], unknown: "list[Unknown]", n_found: int, n_used: int, out: str | None) -> None:
     heads = ("provider", "key", "trait", "value", "for", "against", "answers of")
     rows = [
         (h.provider, _key(h), h.trait, h.value, str(h.n_for), str(h.n_against), f"{h.first}..{h.last}") for h in learned

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from harness.errors import ProviderError
 from harness.formats import Format
 from harness.types import Ids, Origin, Turn
-from harness.vocab import CONTROL_IDS, Vocab
+from harness.vocab import CONTROL_IDS, Vocab, control_pattern
 
 REPORTED, MATCHED = bytes([Origin.REPORTED]), bytes([Origin.MATCHED])
-HEADER = re.compile(rb"\s*(?:functions\.)?[\w.\-]+:\d+\s*")
+HEADER = re.compile(r"\s*(?:functions\.)?[\w.\-]+:\d+\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +88,11 @@ def _text_doubt(row: list[int], turn: Turn, vocab: Vocab) -> str:
         gaps.append(data[start:at])
         start = at + len(piece)
     gaps.append(data[start:])
-    left = b"".join(_unexplained(gap) for gap in gaps)
+    left = "".join(_unexplained(gap) for gap in gaps)
     return f"the ids hold {left[:60]!r}, which is not in the answer" if left else ""
 
 
-NAMES = re.compile("|".join(re.escape(name) for name in CONTROL_IDS).encode())
-
-
-def _unexplained(gap: bytes) -> bytes:
+def _unexplained(gap: bytes) -> str:
     """What is left of a gap between two texts without control ids, call headers and white space."""
-    return b"".join(part for part in NAMES.split(gap) if part.strip() and not HEADER.fullmatch(part))
+    parts = control_pattern().split(gap.decode("utf-8", "replace"))
+    return "".join(part for part in parts if part.strip() and not HEADER.fullmatch(part))

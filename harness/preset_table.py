@@ -44,7 +44,7 @@ class Preset:
     evidence: str = ""
 
 
-_TABLE = "PROVIDERS.md, 1,451 answers"
+_TABLE = "measured on 1,451 public answers"
 _ROWS = (
     Preset(
         "vllm-0.32",

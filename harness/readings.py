@@ -4,7 +4,6 @@ Traits that are unknown give a reading each, all of rank 0. What the model may h
 most one such thing a reading, and a witness of its own. Knows nothing of ids and counts.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
@@ -13,11 +12,10 @@ from harness.calls import Option, is_open, sections
 from harness.errors import HarnessError
 from harness.formats import Format
 from harness.types import Reading, Segment, Turn
-from harness.vocab import CONTROL_IDS
+from harness.vocab import CONTROL_IDS, control_pattern
 
 MAX_READINGS = 512
 MAX_FREE_MARKERS = 6  # distinct marker names that may each be control or text; more are all one or all the other
-MARKER = re.compile("|".join(re.escape(name) for name in sorted(CONTROL_IDS, key=len, reverse=True)))
 SECTION = "<|tool_calls_section_begin|>"
 HINTS = ("<|", "think>", "[BOS]", "[EOS]", "[EOT]", "[UNK]", "[PAD]")
 
@@ -30,7 +28,7 @@ def marker_names(text: str) -> list[str]:
     """Names of control tokens that stand in a text, in order, doubles kept."""
     if not any(hint in text for hint in HINTS):
         return []
-    return MARKER.findall(text)
+    return control_pattern().findall(text)
 
 
 def readings(
@@ -174,7 +172,7 @@ def _marked(
 def _split(text: str, channel: str, spelled: set[str], fmt: Format, traits: Mapping[str, str]) -> tuple[Segment, ...]:
     row: list[Segment] = []
     start = 0
-    for match in MARKER.finditer(text):
+    for match in control_pattern().finditer(text):
         if match[0] in spelled:
             continue
         if match.start() > start:

@@ -6,8 +6,10 @@ control id means in an answer.
 
 import binascii
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from types import MappingProxyType
 
 from harness.errors import ProviderError, SetupError
@@ -65,6 +67,12 @@ _SHIFTED = (
     "This is the table that transformers 5 makes when it converts the slow tokenizer: it closes the gaps between the "
     "reserved ids and so moves every id above the first gap. "
 )
+
+
+@cache
+def control_pattern() -> re.Pattern[str]:
+    """Finds names of control ids in a text; compiled at first use, since most answers hold none."""
+    return re.compile("|".join(re.escape(name) for name in sorted(CONTROL_IDS, key=len, reverse=True)))
 
 
 def tiktoken_model_text(ranks: Sequence[bytes]) -> bytes:

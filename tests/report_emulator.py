@@ -52,7 +52,8 @@ def seen(response: Any) -> Seen:
     events = response if isinstance(response, list) else [_as_chunk(response)]
     texts: dict[str, list[str]] = {}
     calls: dict[int, list[str]] = {}
-    finish, usage = None, {}
+    finish: str | None = None
+    usage: dict[str, Any] = {}
     for event in events:
         usage = event.get("usage") or usage
         for choice in event.get("choices") or ():
@@ -146,7 +147,7 @@ def main(arguments: Sequence[str]) -> int:
         print("the optional folder of extra recordings is absent: nothing to compare")
         print(json.dumps({"parity": dict.fromkeys(ENGINES)}))
         return int("--require-shared" in arguments)
-    figures = {}
+    figures: dict[str, dict[str, Any]] = {}
     for label in ENGINES:
         n, same, misses = compare(folder, label)
         print(f"{label:20} {n - len(misses):4} of {n:4} agree; {same} with the very same chunks")

@@ -128,11 +128,16 @@ def planted(rows: Sequence[Row]) -> list[tuple[str, Verdict]]:
 
 
 def spoiled(text: str, by: int) -> str:
-    """The text with `by` tokens of its middle doubled (by > 0) or taken out (by < 0)."""
+    """The text with `by` tokens doubled (by > 0) or taken out (by < 0), at the first place from the middle on where the
+    text then has `by` tokens more: elsewhere the neighbours merge.
+    """
     vocab, ids = kit().vocab, kit().encode(text)
-    middle = len(ids) // 2
-    row = ids[:middle] + ids[middle - by :] if by < 0 else ids[: middle + by] + ids[middle:]
-    return vocab.decode_text(row)
+    for at in range(len(ids) // 2, len(ids) - 2):
+        row = ids[:at] + ids[at - by :] if by < 0 else ids[: at + by] + ids[at:]
+        new = vocab.decode(row).decode("utf-8", "replace")
+        if "\ufffd" not in new and len(kit().encode(new)) == len(ids) + by:
+            return new
+    raise AssertionError("no place in this text changes its number of tokens")
 
 
 def main(shared: Path | None) -> int:

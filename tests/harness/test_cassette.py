@@ -135,7 +135,20 @@ def test_python_tags_are_refused_alone() -> None:
     bad, good = read_cassette("c", text.encode())
 
     assert "python/object/apply:os.system" in bad.trouble
-    assert bad.line == text[: text.index("!!python")].count("\n") + 1
+    assert f"refused at line {text[: text.index('!!python')].count(chr(10)) + 1}: " in bad.trouble
+    assert good.exchange is not None
+
+
+@pytest.mark.parametrize("odd", ["!!timestamp x", "!!int x", "!!float x", "!!binary é", "{[a]: b}", "&a [*a]", "!!x y"])
+def test_odd_scalars_are_refused_alone(odd: str) -> None:
+    """Whatever a scalar does inside the YAML library, it is named and the others are read."""
+    text = yaml.dump({"interactions": [interaction("one"), interaction("two")]}).replace(
+        "string: one", f"string: {odd}"
+    )
+
+    bad, good = read_cassette("c", text.encode())
+
+    assert "expected" in bad.trouble
     assert good.exchange is not None
 
 
@@ -178,6 +191,23 @@ def test_aliases_cannot_blow_up_a_body() -> None:
 
     assert "`parsed_body` in a file with YAML aliases" in bad.trouble
     assert good.exchange is not None
+
+
+def test_laughs_cost_nothing() -> None:
+    """Values that aliases make endless are never written out, wherever they stand."""
+    laughs = "l0: &l0 [x, x, x, x, x, x, x, x, x, x]\n"
+    laughs += "".join(f"l{k}: &l{k} [{', '.join([f'*l{k - 1}'] * 10)}]\n" for k in range(1, 15))
+    places = (
+        "{request: {method: *l14}, response: {body: {string: x}, headers: *l14}}",
+        "{request: {method: POST, uri: *l14, body: *l14}, response: {body: {string: x}, headers: {a: *l14}}}",
+        "{request: {}, response: {body: {string: *l14}}}",
+        "{request: {}, response: {body: *l14, status: *l14}}",
+        "{request: {parsed_body: *l14}, response: {parsed_body: *l14}}",
+        "*l14",
+    )
+    text = laughs + "interactions:\n" + "".join(f"- {place}\n" for place in places)
+
+    assert [bool(e.exchange) for e in read_cassette("c", text.encode())] == [True, True, False, False, False, False]
 
 
 SHIPPED = list(walk(str(ROOT / "cassettes")))
