@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 from itertools import product
 
 from harness import checks, ids, readings, witnesses
+from harness.asked import asked_thinking
 from harness.calls import id_style
 from harness.checks import Case
 from harness.errors import ProviderError
-from harness.flow import Kit, asked_thinking, completion_tokens, find_answer_format, same_provider
+from harness.flow import Kit, completion_tokens, find_answer_format, same_provider
 from harness.formats import Format
 from harness.learn import Evidence, Way
 from harness.response import parse

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from harness import report
-from harness.encoder import encode_ordinary, load_vocab
+from harness.encoder import encode_ordinary, encode_prompt_text, load_vocab
 from harness.errors import HarnessError, SetupError
 from harness.flow import Kit, judge
 from harness.formats import formats
@@ -80,7 +80,10 @@ def judging(model: str | None, provider: str | None, blind: bool, habits: str | 
     """Load and check everything once; SetupError where something is not as it must be."""
     vocab = load_vocab(settings().vocab)
     return Judging(
-        Kit(vocab, encode_ordinary, formats(), habits_of(habits or settings().habits)), model, provider, blind
+        Kit(vocab, encode_ordinary, formats(), habits_of(habits or settings().habits), encode_prompt_text),
+        model,
+        provider,
+        blind,
     )
 
 

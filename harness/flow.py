@@ -3,11 +3,12 @@
 The only module that knows the order. Reads no file and knows no command.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from harness import checks, exact, ids, readings, verdict, witnesses
+from harness.asked import asked_thinking, prompt_status
 from harness.errors import ProviderError
 from harness.formats import Format, find_format
 from harness.habits import Habits, Traits
@@ -22,12 +23,18 @@ SECTION = "<|tool_calls_section_begin|>"
 
 @dataclass(frozen=True, slots=True)
 class Kit:
-    """What judging needs beside the answer."""
+    """What judging needs beside the answer.
+
+    Attributes:
+        encode: For outputs, never cut.
+        encode_prompt: For prompts, cut at the official seams; None leaves every prompt unverified.
+    """
 
     vocab: Vocab
     encode: Encode
     formats: Sequence[Format]
     habits: Habits
+    encode_prompt: Encode | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +90,6 @@ def find_answer_format(told: str | None, said: str | None, provider: str | None,
     return find_format(told, kit.formats) or find_format(said, kit.formats)
 
 
-def asked_thinking(request: Mapping[str, Any]) -> bool | None:
-    """The switch in a request, in any of the three places where hosts read it; None where it is not set."""
-    template, own, effort = (request.get(k) for k in ("chat_template_kwargs", "thinking", "reasoning"))
-    candidates = (
-        template.get("thinking") if isinstance(template, Mapping) else None,
-        own.get("type") != "disabled" if isinstance(own, Mapping) and "type" in own else own,
-        effort.get("enabled") if isinstance(effort, Mapping) else None,
-    )
-    return next((c for c in candidates if isinstance(c, bool)), None)
-
-
 def completion_tokens(usage: Usage | None) -> tuple[int | None, tuple[Finding, ...]]:
     """What was billed for the answer: some hosts count reasoning outside completion_tokens."""
     if usage is None or usage.completion_tokens is None:
@@ -135,13 +131,16 @@ def _verdict(known: Known, exchange: Exchange, kit: Kit, provider: str | None, n
     modes = readings.modes(known.turn, known.fmt, known.thinking)
     traits = traits_of(known, kit, modes[0])
     case = checks.Case(known.turn, known.fmt, known.thinking, traits, exchange.request, provider, same_provider)
-    findings = (*notes, *checks.check(case))
+    thinking = known.thinking if known.thinking is not None else (modes[0] if len(modes) == 1 else None)
+    prompt, mismatch = prompt_status(exchange.request, known.turn, known.fmt, thinking, traits, kit.encode_prompt)
+    findings = (*notes, *checks.check(case), *((mismatch,) if mismatch else ()))
     base = Verdict(
         "rejected",
         findings=findings,
+        prompt=prompt,
         truncated=known.turn.finish_reason == "length",
         format=known.fmt.name,
-        thinking=known.thinking if known.thinking is not None else (modes[0] if len(modes) == 1 else None),
+        thinking=thinking,
         provider=provider,
         model=known.model,
         completion_tokens=known.completion_tokens,
@@ -149,8 +148,11 @@ def _verdict(known: Known, exchange: Exchange, kit: Kit, provider: str | None, n
     report = exact.reported(known.turn, known.fmt, kit.vocab, known.completion_tokens, _offset(known, traits, modes[0]))
     if report is not None:
         return _reported(base, report)
-    if any(f.fatal for f in findings):
-        return base
+    return base if any(f.fatal for f in findings) else _tried(base, known, traits, kit, modes)
+
+
+def _tried(base: Verdict, known: Known, traits: Traits, kit: Kit, modes: Sequence[bool]) -> Verdict:
+    """The verdict by readings and witnesses."""
     try:
         common = _trials(known, kit, modes, rare=False)
         outcome = verdict.decide(
@@ -159,7 +161,7 @@ def _verdict(known: Known, exchange: Exchange, kit: Kit, provider: str | None, n
             lost_text=traits.get("lost_text") != "no",
         )
     except readings.SearchBound as error:
-        return replace(base, findings=(*findings, Finding("search-bound", "readings", str(error))))
+        return replace(base, findings=(*base.findings, Finding("search-bound", "readings", str(error))))
     return _told(base, outcome, known, traits, kit, len(common))
 
 

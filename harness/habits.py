@@ -21,6 +21,8 @@ COUNT_TRAITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "terminator_billed": ("yes", "no"),  # is it in completion_tokens?
         "think_billed": ("yes", "no"),  # is the prompt's last <think> in completion_tokens?
         "offset": ("0", "1", "2"),  # their sum, where the answers cannot tell the two apart
+        "prompt_offset": ("-1", "0", "1"),  # prompt_tokens - ids of the rendered prompt
+        "default_system": ("added", "none"),  # is the template's own system message there where none was sent?
     }
 )
 STYLE_TRAITS: Mapping[str, tuple[str, ...]] = MappingProxyType(

@@ -64,14 +64,7 @@ def _combined(places: list[list[Option]], mode: bool, fmt: Format) -> Iterator[R
     opening = (Segment(control=fmt.think_open),) if mode and fmt.think == "sampled" else ()
     rows = [Option(opening)]
     for place in places:
-        rows = [
-            Option(
-                a.segments + b.segments, a.assumptions + b.assumptions, a.rank + b.rank, a.own_witness or b.own_witness
-            )
-            for a in rows
-            for b in place
-            if a.rank + b.rank <= 1
-        ]
+        rows = [a + b for a in rows for b in place if a.rank + b.rank <= 1]
         if len(rows) > MAX_READINGS:
             raise SearchBound(f"more than {MAX_READINGS} readings")
     for row in rows:

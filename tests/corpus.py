@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness.encoder import encode_ordinary, load_vocab
+from harness.encoder import encode_ordinary, encode_prompt_text, load_vocab
 from harness.flow import Kit
 from harness.formats import formats
 from harness.habits import Habits, load_habits
@@ -72,4 +72,4 @@ def shipped_habits() -> Habits:
 @cache
 def kit(habits: Habits | None = None) -> Kit:
     """What judging needs, with the shipped habits unless others are given."""
-    return Kit(load_vocab(), encode_ordinary, formats(), habits or shipped_habits())
+    return Kit(load_vocab(), encode_ordinary, formats(), habits or shipped_habits(), encode_prompt_text)

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from harness.asked import asked_thinking
 from harness.encoder import encode_prompt_text
 from harness.errors import HarnessError
-from harness.flow import asked_thinking
 from harness.formats import Format, find_format, formats
 from harness.inputs import exchange
 from harness.prompt import render

@@ -12,6 +12,7 @@ from tests.emulator_kit import (
     END,
     PAD,
     SB,
+    SE,
     TE,
     TH,
     USER,
@@ -132,3 +133,26 @@ def test_two_ways_to_spell_split_characters() -> None:
     assert spell_whole(pieces) == ["a", "", " b \U0001f600", ""]
     assert spell_words(pieces) == ["a", " b ", "\U0001f600", "c�"]
     assert spell_words(["你".encode() + b"\xe4", b"\xbd\xa0"]) == ["你", "你"]
+
+
+def test_vllm_keeps_a_closing_bracket_until_more_comes() -> None:
+    """The bracket that closes the outermost level comes with the end of the call, an inner one with its own token."""
+    nested = ids(TE, SB, CB, "functions.save:0", CA, b'{"', b"a", b'":', b"{", b"}", b"}", CE, SE, END)
+    steps = said(nested, "vllm-0.32", tools=True, stream=True).steps
+    shown_by = [(step.ids[0], "".join(d.arguments for d in step.calls)) for step in steps if step.calls]
+    inner, outer = ids(b"{", b"}")
+    assert shown_by[-3:] == [(inner, "{"), (outer, "}"), (CE, "}")]
+
+
+def test_vllm_shows_what_was_held_as_the_start_of_a_marker() -> None:
+    """`<` may begin a marker: it comes with the next token, or with the end."""
+    steps = said(ids(TE, "a", b"<", "b", b"<", END), "vllm-0.32", stream=True).steps
+    assert [s.content for s in steps if s.content] == ["a", "<b", "<"]
+
+
+def test_half_a_character_in_front_of_a_marker_is_replaced_before_it() -> None:
+    """The replacement belongs to the text that the character began in, at every stack."""
+    true_ids = ids("R", b"\xe4", TE, "A", END)
+    for name in ("vllm-0.32", "sglang-0.5.23", "chutes"):
+        for stream in (False, True):
+            assert shown(said(true_ids, name, stream=stream))[:2] == ("R�", "A"), (name, stream)

@@ -5,12 +5,15 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from harness import store
 from harness.encoder import load_vocab
@@ -341,3 +344,60 @@ def test_shipped_goldens_are_laid_out_by_us() -> None:
         sizes += len(text)
         assert golden_text(json.loads(text)) == text
     assert sizes < 3_000_000
+
+
+PIECES = st.sampled_from(
+    [
+        LINE,
+        SSE,
+        PRETTY,
+        b"interactions:\n- request: {}\n  response: ",
+        b"\n",
+        b"- ",
+        b"{",
+        b"}",
+        b"[",
+        b'"',
+        b":",
+        b"\0",
+        BOM,
+    ]
+)
+
+
+@given(st.lists(PIECES | st.binary(max_size=8), max_size=12).map(b"".join), st.sampled_from(["a", "a.jsonl", "a.yaml"]))
+@settings(max_examples=200, deadline=None)
+def test_no_bytes_raise(data: bytes, name: str) -> None:
+    """Whatever lies in a file, each entry holds an exchange or trouble in words, and there is at least one."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / name).write_bytes(data)
+        entries = list(read([Path(folder) / name]))
+
+    assert entries
+    assert all((e.exchange is None) == bool(e.trouble) for e in entries)
+
+
+CHECK_MEMORY = """
+import resource, sys
+from harness import cli
+sys.argv = ["tokenproof", "check", sys.argv[1]]
+try: cli.main()
+except SystemExit: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+def test_memory_is_bounded_for_any_file(tmp_path: Path) -> None:
+    """Lines that cost the most memory for their size, one after the other, are checked in under 600 MB."""
+    worst = b'{"response":[' + b",".join([b'{"a":1.5}'] * (store.MAX_VALUES // 2 - 10)) + b"]}"
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join([worst] * 3))
+
+    out = subprocess.run(
+        [sys.executable, "-c", CHECK_MEMORY, str(tmp_path / "a.jsonl")],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
+    ).stdout
+
+    assert out.count("rejected   ") == 3
+    assert int(out.splitlines()[-1]) < 600

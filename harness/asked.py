@@ -1,0 +1,72 @@
+"""What a request asked for, against what the answer says of it: the thinking switch, and whether the prompt was read as
+it was sent.
+
+On the level of `flow`: it renders prompts. Knows nothing of output ids.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from harness.errors import HarnessError
+from harness.formats import Format
+from harness.prompt import render
+from harness.types import Encode, Finding, Turn
+
+Status = Literal["verified", "unverified", "contradicted"]
+
+
+def asked_thinking(request: Mapping[str, Any]) -> bool | None:
+    """The switch in a request, in any of the three places where hosts read it; None where it is not set."""
+    template, own, effort = (request.get(k) for k in ("chat_template_kwargs", "thinking", "reasoning"))
+    candidates = (
+        template.get("thinking") if isinstance(template, Mapping) else None,
+        own.get("type") != "disabled" if isinstance(own, Mapping) and "type" in own else own,
+        effort.get("enabled") if isinstance(effort, Mapping) else None,
+    )
+    return next((c for c in candidates if isinstance(c, bool)), None)
+
+
+def prompt_status(
+    request: Mapping[str, Any],
+    turn: Turn,
+    fmt: Format,
+    thinking: bool | None,
+    traits: Mapping[str, str],
+    encode: Encode | None,
+) -> tuple[Status, Finding | None]:
+    """Whether the host read the prompt that we render.
+
+    The ids that it sent back say so, else the bill after the provider's known prompt offset. Without either, or where
+    the request is not whole, it is unverified. `encode` cuts text at the official seams; None renders nothing.
+    """
+    told = turn.reported.prompt_ids if turn.reported else None
+    billed = turn.usage.prompt_tokens if turn.usage else None
+    offset = traits.get("prompt_offset")
+    if encode is None or (told is None and (billed is None or offset is None)):
+        return "unverified", None
+    ids = _rendered(request, fmt, thinking, traits, encode)
+    if ids is None:
+        return "unverified", None
+    if told is not None:
+        return _compared(list(told) == ids, f"{len(told)} prompt ids sent back, {len(ids)} rendered, or others")
+    expected = len(ids) + int(offset or 0)
+    return _compared(billed == expected, f"{billed} prompt tokens billed, {expected} expected of the render")
+
+
+def _rendered(
+    request: Mapping[str, Any], fmt: Format, thinking: bool | None, traits: Mapping[str, str], encode: Encode
+) -> list[int] | None:
+    messages, tools = request.get("messages"), request.get("tools") or None
+    if not isinstance(messages, list) or not messages:
+        return None
+    if traits.get("default_system") == "none":
+        fmt = replace(fmt, default_system=None)
+    try:
+        return render(messages, tools, format=fmt, thinking=thinking, encode=encode).ids
+    except (HarnessError, TypeError, AttributeError):
+        return None  # a request that cannot be rendered (images, parts left out) proves nothing either way
+
+
+def _compared(same: bool, text: str) -> tuple[Status, Finding | None]:
+    return ("verified", None) if same else ("contradicted", Finding("prompt-mismatch", "request", text, fatal=False))
