@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import product
 
-from harness import checks, ids, readings, witnesses
+from harness import checks, ids, readings, stream
 from harness.asked import asked_thinking
-from harness.calls import id_style
 from harness.checks import Case
 from harness.errors import ProviderError
 from harness.flow import Kit, completion_tokens, find_answer_format, same_provider
 from harness.formats import Format
+from harness.json_keys import keys_sorted, wire_style
 from harness.learn import Evidence, Way
 from harness.response import parse
-from harness.types import Exchange, Reading, Turn
+from harness.types import Exchange, Reading, Segment, Turn
 
 UNCOUNTABLE = frozenset(
     {
@@ -38,7 +38,7 @@ UNCOUNTABLE = frozenset(
 )
 """Findings after which the number of ids proves nothing about the provider."""
 
-PLAIN: Mapping[str, str] = {"terminator_sampled": "no"} | {
+PLAIN: Mapping[str, str] = {"terminator_sampled": "no", "spaces": "none"} | {
     f"{channel}_{side}": "kept" for channel in ("reasoning", "content") for side in ("start", "end")
 }
 
@@ -55,33 +55,33 @@ def evidence(exchange: Exchange, kit: Kit) -> Evidence | None:
         return None
     thinking = exchange.thinking if exchange.thinking is not None else asked_thinking(exchange.request)
     modes = readings.modes(turn, fmt, thinking)
-    found = checks.check(Case(turn, fmt, thinking, {}, exchange.request, provider, same_provider))
+    tokens, _ = completion_tokens(turn.usage)
+    found = checks.check(Case(turn, fmt, thinking, {}, exchange.request, provider, same_provider, tokens))
     if len(modes) != 1 or any(f.code in UNCOUNTABLE for f in found):
         return None
-    tokens, _ = completion_tokens(turn.usage)
     return Evidence(
         provider=provider,
         model=exchange.model or turn.model or fmt.name,
         format=fmt.name,
         thinking=modes[0],
         finish="length" if turn.finish_reason == "length" else "tool_calls" if turn.tool_calls else "stop",
-        date=datetime.fromtimestamp(turn.created, UTC).date().isoformat() if turn.created else "",
+        date=_date(turn.created),
         thinks_in_prompt=fmt.think == "prompt" and modes[0],
         excess={} if tokens is None else dict(_excess(turn, fmt, modes[0], kit, tokens)),
         split=dict(_splits(turn, kit)),
         told_edges=frozenset(_told_edges(turn, kit)),
-        reasoning_excess=_reasoning_excess(turn, kit),
+        reasoning_excess=_reasoning_excess(turn, fmt, kit),
         keys_unsorted=_keys_unsorted(turn),
+        edge_spaces=_edge_spaces(turn, fmt, modes[0]),
+        wire=wire_style(call.arguments for call in turn.tool_calls),
     )
 
 
 def _ways(turn: Turn) -> Iterator[Way]:
-    arguments = ("as-sent", "spaced", "compact") if turn.tool_calls else ("as-sent",)
-    styles = {id_style(call) for call in turn.tool_calls}
-    ids_as = ("as-sent", "prefixed") if styles - {"native", "minted"} else ("as-sent", "minted")[: 1 + bool(styles)]
-    spaced = any(t[:1] == " " or t[-1:] == " " for t in (turn.reasoning, turn.content))
-    for row in product(arguments, ids_as, ("none", "inserted")[: 1 + spaced]):
-        yield Way(*row)
+    if turn.tool_calls:
+        yield from (Way(*row) for row in product(("as-sent", "spaced", "compact"), ("as-sent", "prefixed", "minted")))
+    else:
+        yield Way("as-sent", "as-sent")
 
 
 def _excess(turn: Turn, fmt: Format, mode: bool, kit: Kit, tokens: int) -> Iterator[tuple[Way, int]]:
@@ -94,19 +94,20 @@ def _excess(turn: Turn, fmt: Format, mode: bool, kit: Kit, tokens: int) -> Itera
 
 def _as_streamed(reading: Reading, turn: Turn, kit: Kit) -> Reading:
     """The reading with arguments split as the stream split them: grammars make models sample them oddly."""
-    split = witnesses.chunkwise(reading, turn, {"chunks_arguments": "tokens"}, kit.encode, kit.vocab.ranks)
+    split = stream.chunkwise(reading, turn, {"chunks_arguments": "tokens"}, kit.encode, kit.vocab.ranks)
     return split or reading
 
 
 def _splits(turn: Turn, kit: Kit) -> Iterator[tuple[str, bool]]:
+    """Per kind of channel, whether a chunk ended inside a canonical id; nothing where no boundary can speak."""
+    texts = {"reasoning": turn.reasoning, "content": turn.content}
+    texts |= {f"call:{k}": call.arguments for k, call in enumerate(turn.tool_calls)}
+    reading = Reading(tuple(Segment(text=text, channel=channel) for channel, text in texts.items()))
     found: dict[str, list[bool]] = {}
-    for channel, pieces in (turn.chunks or {}).items():
-        text = "".join(pieces)
-        bounds = witnesses.chunk_bounds(pieces, text)
-        if bounds:
-            trait = "chunks_arguments" if channel.startswith("call:") else "chunks"
-            cut = witnesses.violated((text,), bounds, kit.encode, kit.vocab.ranks)
-            found.setdefault(trait, []).append(bool(cut))
+    for row in stream.laid(reading, turn, {"chunks": "tokens", "chunks_arguments": "tokens"}):
+        if row.bounds:
+            trait = "chunks_arguments" if row.segment.channel.startswith("call:") else "chunks"
+            found.setdefault(trait, []).append(bool(stream.violated(row, kit.encode, kit.vocab.ranks)))
     for trait, cuts in found.items():
         yield trait, any(cuts)
 
@@ -119,11 +120,33 @@ def _told_edges(turn: Turn, kit: Kit) -> Iterator[str]:
             yield f"{channel}_end"
 
 
-def _reasoning_excess(turn: Turn, kit: Kit) -> int | None:
+def _date(created: int | float | None) -> str:
+    """The day (UTC) of a Unix time; "" where there is none, or where it is in other units."""
+    try:
+        return datetime.fromtimestamp(created, UTC).date().isoformat() if created else ""
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def _reasoning_excess(turn: Turn, fmt: Format, kit: Kit) -> int | None:
+    """reasoning_tokens - ids before `</think>`, a `<think>` that the model sampled among them."""
     told = turn.usage.reasoning_tokens if turn.usage else None
-    return None if told is None or not turn.reasoning else told - len(kit.encode(turn.reasoning))
+    if told is None or not turn.reasoning:
+        return None
+    return told - len(kit.encode(turn.reasoning)) - (fmt.think == "sampled")
+
+
+def _edge_spaces(turn: Turn, fmt: Format, mode: bool) -> bool | None:
+    """Detokenizers that put a space at each side of a control id do so everywhere: at starts and at inner ends."""
+    rows = readings.readings(turn, fmt, mode, PLAIN)
+    if not rows:
+        return None
+    row = rows[0].segments
+    texts = [(k, s) for k, s in enumerate(row) if s.control < 0 and s.channel in ("reasoning", "content") and s.text]
+    edges = [s.text[0] == " " for _, s in texts] + [s.text[-1] == " " for k, s in texts if k < len(row) - 1]
+    return all(edges) if edges else None
 
 
 def _keys_unsorted(turn: Turn) -> bool | None:
-    rows = [keys for keys in (checks.KEY.findall(call.arguments) for call in turn.tool_calls) if len(keys) > 1]
-    return any(keys != sorted(keys) for keys in rows) if rows else None
+    told = [row for row in (keys_sorted(call.arguments) for call in turn.tool_calls) if row is not None]
+    return not all(told) if told else None

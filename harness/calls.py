@@ -5,18 +5,19 @@ is an option with a name. Knows nothing of counts: which option is true is for t
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Literal
 
 from harness.formats import Format
+from harness.json_keys import key_orders, keys_sorted, restyle
 from harness.types import Segment, ToolCall
 
 NATIVE = re.compile(r"functions\.(?P<name>.+):(?P<index>\d+)", re.DOTALL)
 SHORT = re.compile(r"(?P<name>[^:]+):(?P<index>\d+)", re.DOTALL)
 BARE = re.compile(r"(?P<index>\d+)")
 UNDERSCORED = re.compile(r"(?P<name>.+)_(?P<index>\d+)", re.DOTALL)
-JSON_PIECES = re.compile(r'"(?:[^"\\]|\\.)*"|[:,]|[^\s":,]+|\s+', re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,8 @@ class Option:
     segments: tuple[Segment, ...]
     assumptions: tuple[str, ...] = ()
     rank: int = 0
-    own_witness: str = ""
-    rival: bool = False
+    own_witness: tuple[str, ...] = ()
+    rival: Literal["", "trait", "spelled", "malformed"] = ""
 
     def __add__(self, other: "Option") -> "Option":
         """Both, one behind the other."""
@@ -92,12 +93,12 @@ HEADERS = {
 }
 
 
-def headers(call: ToolCall, position: int, traits: Mapping[str, str]) -> list[Option]:
+def headers(call: ToolCall, position: int, fmt: Format, traits: Mapping[str, str]) -> list[Option]:
     """Ways to write the id between call begin and argument begin; [] where nothing is left of it."""
     style, trait = id_style(call), traits.get("call_id", "")
     digits = _index(call, position)
     common = Segment(
-        lead=traits.get("header_edges") != "kept",
+        lead=is_open("header_edges", fmt, traits),
         # \p{N}{1,3}: an id for each three digits
         masked_tail=0 if traits.get("call_index") == "kept" else -(-len(digits) // 3),
         inferred=style == "minted",
@@ -105,24 +106,13 @@ def headers(call: ToolCall, position: int, traits: Mapping[str, str]) -> list[Op
     )
     made = [way(call, position) for way in HEADERS.get((trait, style), ())]
     options = [
-        Option((replace(common, text=text),), (name,), rival=not trait and k > 0) for k, (text, name) in enumerate(made)
+        Option((replace(common, text=text),), (name,), rival="trait" if k else "")
+        for k, (text, name) in enumerate(made)
     ]
     if trait == "renumbered" and style == "native":
         bare = replace(common, text=f"{call.name}:{digits}")
-        options.append(Option((bare,), ("id-without-prefix",), 1, "no-rival"))
+        options.append(Option((bare,), ("id-without-prefix",), 1, ("no-rival",)))
     return options
-
-
-def restyle(text: str, style: str) -> str:
-    """JSON text with its blanks between tokens as `style` says; strings and numbers stay byte for byte.
-
-    >>> restyle('{"a":1, "b": "x y"}', "spaced")
-    '{"a": 1, "b": "x y"}'
-    """
-    pieces = (p for p in JSON_PIECES.findall(text) if not p.isspace())
-    if style == "compact":
-        return "".join(pieces)
-    return "".join(p + " " if p in (":", ",") else p for p in pieces)
 
 
 def arguments(call: ToolCall, position: int, fmt: Format, traits: Mapping[str, str]) -> list[Option]:
@@ -133,8 +123,10 @@ def arguments(call: ToolCall, position: int, fmt: Format, traits: Mapping[str, s
     """
     edge = is_open("argument_edges", fmt, traits)
 
-    def option(text: str, name: str, rival: bool = False) -> Option:
-        segment = Segment(text=text, lead=edge, trail=edge, channel=f"call:{position}")
+    def option(text: str, name: str, rival: Literal["", "trait"] = "") -> Option:
+        kept = traits.get("argument_keys") == "kept" or not keys_sorted(text)
+        others = () if kept else key_orders(text) or ()
+        segment = Segment(text=text, lead=edge, trail=edge, channel=f"call:{position}", alternates=others)
         return Option((segment,), (name,), rival=rival)
 
     trait = traits.get("arguments", "")
@@ -146,16 +138,17 @@ def arguments(call: ToolCall, position: int, fmt: Format, traits: Mapping[str, s
     distinct: dict[str, str] = {}
     for name, text in styles.items():
         distinct.setdefault(text, f"arguments-{name}")
-    return [option(text, name, rival=text != call.arguments) for text, name in distinct.items()]
+    return [option(text, name, "trait" if text != call.arguments else "") for text, name in distinct.items()]
 
 
 def sections(
-    calls: tuple[ToolCall, ...], between: tuple[str, ...], fmt: Format, traits: Mapping[str, str], *, rare: bool
+    calls: tuple[ToolCall, ...], fmt: Format, traits: Mapping[str, str], *, rare: bool, open_begin: bool = False
 ) -> list[Option]:
     """Ways in which a whole section can have been sampled.
 
-    `between` holds the text that a stream showed before each call but the first, and after the last one. One way of
-    writing ids and arguments holds for all calls of an answer: a host does not change its mind within a body.
+    One way of writing ids and arguments holds for all calls of an answer: a host does not change its mind within a
+    body. `open_begin` marks a section whose first id may stand elsewhere. Its last id is certain only where the terminator is
+    known to be sampled behind it: elsewhere a terminator may stand in its place, billed alike.
     """
     per_call = [_call_options(call, k, fmt, traits) for k, call in enumerate(calls)]
     if any(not options for options in per_call):
@@ -166,10 +159,12 @@ def sections(
         chosen = [_pick(options_of, name) for options_of in per_call]
         told = tuple(dict.fromkeys(n for o in chosen for n in o.assumptions))
         rank = max(o.rank for o in chosen)
-        base = Option((), told, rank, "no-rival" if rank else "", any(o.rival for o in chosen))
-        options += [base + Option(row, more) for row, more in _closed(chosen, between, fmt)]
+        base = Option((), told, rank, ("no-rival",) if rank else (), next((o.rival for o in chosen if o.rival), ""))
+        whole = _joined(chosen, fmt, open_begin, open_end=traits.get("terminator_sampled") != "yes")
+        options.append(base + Option(whole))
         if rare and rank == 0:
-            options += [base + Option(row, (n,), 1, rival=True) for row, n in _malformed(chosen, fmt, traits)]
+            malformed = _malformed(whole, fmt, traits)
+            options += [replace(base, rival="malformed") + Option(row, (n,), 1) for row, n in malformed]
     return [o for o in options if o.rank == 0 or rare]
 
 
@@ -179,49 +174,25 @@ def _pick(options: list[Option], name: tuple[str, ...]) -> Option:
 
 def _call_options(call: ToolCall, k: int, fmt: Format, traits: Mapping[str, str]) -> list[Option]:
     begin, middle = Option((Segment(control=fmt.call_begin),)), Option((Segment(control=fmt.argument_begin),))
-    return [begin + h + middle + a for h, a in product(headers(call, k, traits), arguments(call, k, fmt, traits))]
+    return [begin + h + middle + a for h, a in product(headers(call, k, fmt, traits), arguments(call, k, fmt, traits))]
 
 
-def _joined(chosen: list[Option], glue: Iterable[tuple[Segment, ...]], fmt: Format) -> tuple[Segment, ...]:
+def _joined(chosen: list[Option], fmt: Format, open_begin: bool, open_end: bool) -> tuple[Segment, ...]:
     end = Segment(control=fmt.call_end)
-    row: tuple[Segment, ...] = (Segment(control=fmt.section_begin),)
-    for option, after in zip(chosen, glue, strict=True):
-        row += (*option.segments, end, *after)
-    return (*row, Segment(control=fmt.section_end))
-
-
-def _text(text: str) -> tuple[Segment, ...]:
-    return (Segment(text=text, channel="content"),) if text else ()
-
-
-Row = tuple[tuple[Segment, ...], tuple[str, ...]]
-
-
-def _closed(chosen: list[Option], between: tuple[str, ...], fmt: Format) -> list[Row]:
-    """The well-formed section, or, where a stream showed text between calls, one or several sections around it."""
-    if not any(between):
-        return [(_joined(chosen, [()] * len(chosen), fmt), ())]
-    reopen = (Segment(control=fmt.section_end),), (Segment(control=fmt.section_begin),)
-    inside = [*(_text(t) for t in between[:-1]), ()]
-    split = [*((*reopen[0], *_text(t), *reopen[1]) if t else () for t in between[:-1]), ()]
-    after = _text(between[-1])
-    rows = {
-        _joined(chosen, split, fmt) + after: ("sections",),
-        _joined(chosen, inside, fmt) + after: ("text-in-section",),
-    }
-    return list(rows.items())
+    calls = tuple(segment for option in chosen for segment in (*option.segments, end))
+    begin = Segment(control=fmt.section_begin, inferred=open_begin)
+    return (begin, *calls, Segment(control=fmt.section_end, inferred=open_end))
 
 
 def _malformed(
-    chosen: list[Option], fmt: Format, traits: Mapping[str, str]
+    whole: tuple[Segment, ...], fmt: Format, traits: Mapping[str, str]
 ) -> Iterator[tuple[tuple[Segment, ...], str]]:
     """What a host may turn into the same calls; never believed, but a rival of what has the same count."""
-    whole = _joined(chosen, [()] * len(chosen), fmt)
     if traits.get("unclosed_calls") != "vanish":
         yield whole[:-1], "section-unclosed"
         yield whole[:-2], "call-unclosed"
         yield whole[1:-1], "section-without-markers"
-    for k in range(len(chosen) - 1):
-        glue: list[tuple[Segment, ...]] = [()] * len(chosen)
-        glue[k] = (Segment(control=fmt.section_end), Segment(control=fmt.section_begin))
-        yield _joined(chosen, glue, fmt), "second-section"
+    seams = [k + 1 for k, s in enumerate(whole[:-2]) if s.control == fmt.call_end]
+    for k in seams:
+        reopened = (Segment(control=fmt.section_end), Segment(control=fmt.section_begin))
+        yield whole[:k] + reopened + whole[k:], "second-section"

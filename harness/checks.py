@@ -4,6 +4,7 @@ A fatal finding rejects the answer; the others are tags that travel with the sam
 and repairs nothing.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,19 +12,26 @@ from typing import Any
 
 from harness.calls import id_style
 from harness.formats import Format
+from harness.json_keys import JSON_PIECE, key_orders, keys_sorted
 from harness.types import Finding, ToolCall, Turn
 from harness.vocab import control_pattern
 
 FINISHES = frozenset({"stop", "tool_calls", "length"})
 SINGULAR = re.compile(r"<\|tool_call_section_(?:begin|end)\|>")
-LONG_RUN = re.compile(r"\S{25001}|\s{25001}")
+RUN = re.compile(r"\S+|\s+")
 LONG_RUN_CHARS = 25_000
 EDITING = ("transforms", "plugins", "preset")
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What a check looks at. `thinking` is what was asked for; `provider` the display name that answered."""
+    """What a check looks at.
+
+    Attributes:
+        thinking: What was asked for.
+        provider: The display name that answered.
+        completion_tokens: What was billed for the whole answer, reasoning included; None where not known.
+    """
 
     turn: Turn
     fmt: Format
@@ -32,6 +40,7 @@ class Case:
     request: Mapping[str, Any]
     provider: str | None
     same_provider: Callable[[str, str], bool | None]
+    completion_tokens: int | None = None
 
 
 def texts(turn: Turn) -> Iterator[tuple[str, str]]:
@@ -58,16 +67,14 @@ def finish(case: Case) -> Iterator[Finding]:
 def cut_unsaid(case: Case) -> Iterator[Finding]:
     """max_tokens reached and another finish: some stacks say `tool_calls` for a call that was cut."""
     limit = case.request.get("max_tokens") or case.request.get("max_completion_tokens")
-    billed = case.turn.usage.completion_tokens if case.turn.usage else None
+    billed = case.completion_tokens
     if case.turn.finish_reason != "length" and isinstance(limit, int) and billed is not None and billed >= limit:
         yield Finding("cut-unsaid", "finish_reason", f"{billed} tokens billed of max_tokens {limit}, and no `length`")
 
 
 def stop_strings(case: Case) -> Iterator[Finding]:
     if case.request.get("stop") and case.turn.finish_reason == "stop":
-        yield Finding(
-            "stop-strings", "request.stop", "the request has stop strings: what ended the answer is not known"
-        )
+        yield Finding("stop-strings", "request.stop", "the request has stop strings: what ended the answer is unknown")
 
 
 def lost_calls(case: Case) -> Iterator[Finding]:
@@ -93,7 +100,8 @@ def closed(case: Case) -> Iterator[Finding]:
     if "<|tool_calls_section_begin|>" in turn.reasoning:
         return
     told = turn.usage.reasoning_tokens if turn.usage else None
-    if told is None or case.traits.get("reasoning_tokens") not in ("ids", "ids+1", "undercount"):
+    exact = ("ids", "ids+1", *(("undercount",) if turn.reasoning.isascii() else ()))
+    if told is None or case.traits.get("reasoning_tokens") not in exact:
         yield Finding("all-reasoning", "content", "reasoning, a stop and nothing else: </think> may have been removed")
 
 
@@ -114,9 +122,7 @@ def leaks(case: Case) -> Iterator[Finding]:
         elif names:
             yield Finding("marker-in-text", where, f"{', '.join(names)} as text", fatal=False)
         if SINGULAR.search(text):
-            yield Finding(
-                "singular-marker", where, "a section marker in the singular is text, not a token", fatal=False
-            )
+            yield Finding("singular-marker", where, "a singular section marker is text, not a token", fatal=False)
 
 
 def call_ids(case: Case) -> Iterator[Finding]:
@@ -131,25 +137,33 @@ def rewritten_arguments(case: Case) -> Iterator[Finding]:
     order = case.traits.get("argument_keys")
     for k, call in enumerate(case.turn.tool_calls):
         where = f"tool_calls[{k}].arguments"
-        if order != "kept" and _sorted_keys(call.arguments):
+        if order != "kept" and keys_sorted(call.arguments) and key_orders(call.arguments) is None:
             text = "and this provider sorts them" if order else "and whether this provider sorts is not known"
             yield Finding("keys-sorted" if order else "keys-maybe-sorted", where, f"keys came in order, {text}")
-        if case.traits.get("argument_types") == "coerced" and _coercible(call.arguments):
-            yield Finding("value-maybe-coerced", where, "a text value may have been sampled as a number or a name")
+        if case.traits.get("argument_types") == "coerced" and _maybe_coerced(call.arguments):
+            text = "a value may have been sampled as text, or a text as another value: this provider writes those anew"
+            yield Finding("value-maybe-coerced", where, text)
 
 
-KEY = re.compile(r'"((?:[^"\\]|\\.)*)"\s*:')
-STRING_VALUE = re.compile(r':\s*"((?:[^"\\]|\\.)*)"')
-OTHER_VALUE = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[\[{].*[\]}]|True|False|None", re.DOTALL)
+OTHER_VALUE = re.compile(
+    r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[\[{].*[\]}]|True|False|None|NaN|-?Infinity", re.DOTALL
+)
 
 
-def _sorted_keys(arguments: str) -> bool:
-    keys = KEY.findall(arguments)
-    return len(keys) > 1 and keys == sorted(keys)
+def _maybe_coerced(arguments: str) -> bool:
+    """Whether a host that dumps arguments anew where a value misses its declared type may have made this text.
 
-
-def _coercible(arguments: str) -> bool:
-    return any(OTHER_VALUE.fullmatch(v) for v in STRING_VALUE.findall(arguments))
+    A number and the same number in quotes have one count, so no bill can tell.
+    """
+    try:
+        value = json.loads(arguments)
+        if not isinstance(value, dict) or json.dumps(value, ensure_ascii=False) != arguments:
+            return False  # as it was sampled: no dump looks like this
+    except RecursionError:
+        return True
+    except ValueError:
+        return False
+    return any(not isinstance(v, str) or OTHER_VALUE.fullmatch(v) is not None for v in value.values())
 
 
 def invalid_json(case: Case) -> Iterator[Finding]:
@@ -160,8 +174,12 @@ def invalid_json(case: Case) -> Iterator[Finding]:
 
 
 def _balanced(call: ToolCall) -> bool:
-    bare = re.sub(r'"(?:[^"\\]|\\.)*"', "", call.arguments)
-    return bare.strip().startswith("{") and bare.count("{") == bare.count("}") and bare.count("[") == bare.count("]")
+    pieces = JSON_PIECE.findall(call.arguments)
+    pairs = (("{", "}"), ("[", "]"))
+    return pieces[:1] == ["{"] and all(pieces.count(a) == pieces.count(b) for a, b in pairs)
+
+
+INDEX = re.compile(r":\d+$")
 
 
 def offered(case: Case) -> Iterator[Finding]:
@@ -171,11 +189,11 @@ def offered(case: Case) -> Iterator[Finding]:
         return
     names = {_tool_name(t) for t in tools}
     for where, text in (("reasoning", case.turn.reasoning), ("content", case.turn.content)):
-        if "<|tool_call_begin|>" not in text:
-            continue
-        for called in re.findall(r"<\|tool_call_begin\|>\s*(?:functions\.)?(.+?):\d+\s*<\|tool_call_argument", text):
-            if called not in names:
-                yield Finding("tool-not-offered", where, f"{called!r} is not among the tools of the request")
+        for part in text.split("<|tool_call_begin|>")[1:]:
+            header, shaped, _ = part.partition("<|tool_call_argument_begin|>")
+            called = INDEX.sub("", header.strip()).removeprefix(case.fmt.id_prefix)
+            if shaped and called not in names:
+                yield Finding("tool-not-offered", where, f"{called[:60]!r} is not among the tools of the request")
 
 
 def _tool_name(tool: Any) -> str:
@@ -187,7 +205,7 @@ def _tool_name(tool: Any) -> str:
 
 def long_runs(case: Case) -> Iterator[Finding]:
     for where, text in texts(case.turn):
-        if len(text) > LONG_RUN_CHARS and LONG_RUN.search(text):
+        if len(text) > LONG_RUN_CHARS and any(len(run[0]) > LONG_RUN_CHARS for run in RUN.finditer(text)):
             yield Finding("long-run", where, "a run of over 25,000 characters: tokenizers cut those differently")
 
 
@@ -196,9 +214,23 @@ def sealed(case: Case) -> Iterator[Finding]:
         yield Finding("sealed", "message", "summarised, encrypted or contradictory parts: not the sampled text")
 
 
+def order(case: Case) -> Iterator[Finding]:
+    """Channels of a stream: reasoning, then content, then calls. Text behind a call may stand within its section."""
+    seen = case.turn.order
+    if "reasoning" in seen[1:]:
+        yield Finding("channels-interleaved", "choices", "reasoning came again after another channel")
+    if any(case.turn.interludes):
+        yield Finding("text-behind-calls", "content", "content came after a tool call: its place is not known")
+
+
+def nothing_visible(case: Case) -> Iterator[Finding]:
+    turn = case.turn
+    if not turn.reasoning and not turn.content and not turn.tool_calls:
+        yield Finding("nothing-visible", "message", "no text and no call came: what was sampled is not shown")
+
+
 def zero_bill(case: Case) -> Iterator[Finding]:
-    usage = case.turn.usage
-    if usage and usage.completion_tokens == 0:
+    if case.completion_tokens == 0:
         yield Finding("zero-bill", "usage", "0 tokens billed for an answer: a cached copy or a failure")
 
 
@@ -206,17 +238,25 @@ def edited(case: Case) -> Iterator[Finding]:
     for key in EDITING:
         if case.request.get(key):
             yield Finding("gateway-edits", f"request.{key}", f"{key} lets the gateway change prompts or answers")
+    if "@preset/" in str(case.request.get("model")):
+        yield Finding("gateway-edits", "request.model", "a preset lets the gateway change prompts or answers")
 
 
 def pinned(case: Case) -> Iterator[Finding]:
-    """A pinned provider that did not answer; `order` alone pins nothing."""
+    """A provider that was not asked for: `order` alone pins nothing, so what answered is compared."""
     block = case.request.get("provider")
     if not isinstance(block, Mapping) or case.provider is None:
         return
-    pins = [str(p) for p in (block.get("only") or block.get("order") or ())]
-    answers = [case.same_provider(pin, case.provider) for pin in pins]
-    if pins and not any(answers):
-        yield Finding("wrong-provider", "provider", f"asked for {pins}, {case.provider!r} answered")
+    pins, barred = _names(block.get("only") or block.get("order")), _names(block.get("ignore"))
+    wrong = pins and not any(case.same_provider(pin, case.provider) for pin in pins)
+    if wrong or any(case.same_provider(name, case.provider) for name in barred):
+        asked = f"asked for {pins}" if wrong else f"asked for any but {barred}"
+        yield Finding("wrong-provider", "provider", f"{asked}, {case.provider!r} answered")
+
+
+def _names(told: Any) -> list[str]:
+    rows = told if isinstance(told, list | tuple) else [told] if told else []
+    return [str(name) for name in rows]
 
 
 CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
@@ -235,6 +275,8 @@ CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     long_runs,
     sealed,
     zero_bill,
+    order,
+    nothing_visible,
     edited,
     pinned,
 )

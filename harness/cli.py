@@ -85,7 +85,7 @@ def check(
 def _check(paths: list[str], judge_of: Judging, as_json: bool, quiet: bool) -> int:
     tally, colour, sha256 = report.Tally(), coloured(), judge_of.kit.habits.sha256
     waiting = sys.stderr.isatty() and (quiet or (as_json and not sys.stdout.isatty()))
-    with report.progress(waiting) as tick:
+    with report.Progress(waiting) as tick:
         for name, found in map(judge_of.judged, store.read(paths)):
             tick()
             if isinstance(found, Entry):

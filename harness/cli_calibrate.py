@@ -86,7 +86,7 @@ def _gather(paths: list[str], kit: Kit) -> "tuple[list[Evidence], int, int]":
 
     found: list[Evidence] = []
     n_used = n_bad = 0
-    with report.progress(sys.stderr.isatty()) as tick:
+    with report.Progress(sys.stderr.isatty()) as tick:
         for entry in store.read(paths):
             tick()
             if entry.exchange is None:

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from harness import checks, exact, ids, readings, verdict, witnesses
+from harness import checks, exact, ids, readings, stream, verdict, witnesses
 from harness.asked import asked_thinking, prompt_status
 from harness.errors import ProviderError
 from harness.formats import Format, find_format
 from harness.habits import Habits, Traits
+from harness.json_keys import wire_style
+from harness.replay import replay_of
 from harness.response import parse
-from harness.types import Encode, Exchange, Finding, Reading, Testimony, Turn, Usage, Verdict
+from harness.types import Encode, Exchange, Finding, Origin, Reading, Testimony, Turn, Usage, Verdict
 from harness.verdict import Outcome, Trial
 from harness.vocab import Vocab
 from harness.witnesses import Scene
@@ -112,25 +114,49 @@ def _no_answer(exchange: Exchange, error: ProviderError) -> Verdict:
 
 
 def traits_of(known: Known, kit: Kit, mode: bool) -> Traits:
-    """The provider's traits for this answer's key, in one mode."""
+    """The provider's traits for this answer's key, in one mode.
+
+    A section that came as raw text ended either as a text or as calls do: only what holds for both is known.
+    """
     turn = known.turn
-    raw_section = SECTION in turn.content or SECTION in turn.reasoning
-    kind = "length" if turn.finish_reason == "length" else "tool_calls" if turn.tool_calls or raw_section else "stop"
+    if turn.finish_reason == "length":
+        return _traits_for("length", known, kit, mode)
+    calls = _traits_for("tool_calls", known, kit, mode)
+    if turn.tool_calls:
+        return calls
+    text = _traits_for("stop", known, kit, mode)
+    if SECTION in turn.content or SECTION in turn.reasoning:
+        return {trait: value for trait, value in text.items() if calls.get(trait) == value}
+    return text
+
+
+def _traits_for(finish: str, known: Known, kit: Kit, mode: bool) -> Traits:
     return kit.habits.traits(
         known.provider,
         model=known.model,
         format=known.fmt.name,
         thinking=mode,
-        finish=kind,
-        stream=turn.chunks is not None,
+        finish=finish,
+        stream=known.turn.chunks is not None,
         tools=known.has_tools,
+        wire=wire_style(call.arguments for call in known.turn.tool_calls),
     )
 
 
 def _verdict(known: Known, exchange: Exchange, kit: Kit, provider: str | None, notes: tuple[Finding, ...]) -> Verdict:
     modes = readings.modes(known.turn, known.fmt, known.thinking)
     traits = traits_of(known, kit, modes[0])
-    case = checks.Case(known.turn, known.fmt, known.thinking, traits, exchange.request, provider, same_provider)
+    answered = kit.habits.provider_name(known.turn.provider or exchange.provider)
+    case = checks.Case(
+        known.turn,
+        known.fmt,
+        known.thinking,
+        traits,
+        exchange.request,
+        answered,
+        same_provider,
+        known.completion_tokens,
+    )
     thinking = known.thinking if known.thinking is not None else (modes[0] if len(modes) == 1 else None)
     prompt, mismatch = prompt_status(exchange.request, known.turn, known.fmt, thinking, traits, kit.encode_prompt)
     findings = (*notes, *checks.check(case), *((mismatch,) if mismatch else ()))
@@ -145,9 +171,12 @@ def _verdict(known: Known, exchange: Exchange, kit: Kit, provider: str | None, n
         model=known.model,
         completion_tokens=known.completion_tokens,
     )
-    report = exact.reported(known.turn, known.fmt, kit.vocab, known.completion_tokens, _offset(known, traits, modes[0]))
-    if report is not None:
-        return _reported(base, report)
+    if known.turn.reported is not None:
+        offset = witnesses.billed_offset(traits, known.fmt, modes[0], cut=base.truncated)
+        replay = replay_of(known.provider, exchange.request, modes[0], kit.vocab)
+        report = exact.reported(known.turn, known.fmt, kit.vocab, known.completion_tokens, offset, replay)
+        if report is not None:
+            return _reported(base, report)
     return base if any(f.fatal for f in findings) else _tried(base, known, traits, kit, modes)
 
 
@@ -162,10 +191,20 @@ def _tried(base: Verdict, known: Known, traits: Traits, kit: Kit, modes: Sequenc
         )
     except readings.SearchBound as error:
         return replace(base, findings=(*base.findings, Finding("search-bound", "readings", str(error))))
-    return _told(base, outcome, known, traits, kit, len(common))
+    return _told(base, outcome, len(common))
 
 
-BELIEVED_WITH_IDS = frozenset({"minted-id", "keys-sorted", "keys-maybe-sorted", "value-maybe-coerced", "all-reasoning"})
+BELIEVED_WITH_IDS = frozenset(
+    {
+        "minted-id",
+        "keys-sorted",
+        "keys-maybe-sorted",
+        "value-maybe-coerced",
+        "all-reasoning",
+        "replacement-character",
+        "marker-in-call",
+    }
+)
 """Fatal findings that only say that text is not enough."""
 
 
@@ -181,11 +220,7 @@ def _reported(base: Verdict, report: exact.Report) -> Verdict:
     return replace(base, name="exact", ids=report.ids, premise="none")
 
 
-def _offset(known: Known, traits: Traits, mode: bool) -> int | None:
-    return witnesses.billed_offset(traits, known.fmt, mode, cut=known.turn.finish_reason == "length")
-
-
-def _told(base: Verdict, outcome: Outcome, known: Known, traits: Traits, kit: Kit, n_readings: int) -> Verdict:
+def _told(base: Verdict, outcome: Outcome, n_readings: int) -> Verdict:
     trial = outcome.trial
     told = replace(
         base,
@@ -198,7 +233,7 @@ def _told(base: Verdict, outcome: Outcome, known: Known, traits: Traits, kit: Ki
     )
     if not told.accepted or trial is None:
         return told
-    singly = witnesses.seen_singly(trial.reading, known.turn, traits, kit.encode, kit.vocab.ranks)
+    singly = trial.says("singly") == "supports" and Origin.INFERRED not in told.ids.origins
     return replace(told, premise="none" if singly else "count")
 
 
@@ -209,7 +244,7 @@ def _trials(known: Known, kit: Kit, modes: Sequence[bool], *, rare: bool) -> lis
         rows: list[Reading] = list(readings.readings(known.turn, known.fmt, mode, traits, rare=rare))
         if rare:
             plain = readings.readings(known.turn, known.fmt, mode, traits)
-            split = (witnesses.chunkwise(r, known.turn, traits, kit.encode, kit.vocab.ranks) for r in plain)
+            split = (stream.chunkwise(r, known.turn, traits, kit.encode, kit.vocab.ranks) for r in plain)
             rows += [r for r in split if r is not None]
         trials += [_trial(row, known, kit, traits, mode) for row in rows]
     return trials

@@ -43,14 +43,30 @@ STYLE_TRAITS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "content_end": ("kept", "lost"),
         "spaces": ("none", "inserted"),  # the detokenizer's one space at each side of a control id
         "raw_sections": ("shown", "never"),  # can a sampled tool section reach content as text?
-        "swallows_think": ("yes", "no"),  # a <think> sampled again at the start leaves no trace
+        "section_text": ("dropped", "merged"),  # text within a tool section: gone, or merged into content
         "unclosed_calls": ("shown", "vanish"),  # can a call without its end look like a whole one?
         "lost_text": ("yes", "no"),  # can whole stretches vanish without a trace?
+        "swallows_think": ("yes", "no"),  # a <think> sampled again at the start leaves no trace
+        "control_ids": ("shown", "vanish"),  # other control ids in text
         "chunks": ("tokens", "merged"),  # do text chunks end on token boundaries?
+        "chunks_at_markers": ("tokens", "held"),  # next to a "<" too?
         "chunks_arguments": ("tokens", "merged"),
     }
 )
 TRAITS: Mapping[str, tuple[str, ...]] = MappingProxyType({**COUNT_TRAITS, **STYLE_TRAITS})
+
+KEY_VALUES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "thinking": ("", "on", "off"),
+        "finish": ("", "stop", "tool_calls", "length"),
+        "stream": ("", "yes", "no"),
+        "tools": ("", "yes", "no"),
+        "wire": ("", "spaced", "compact", "mixed"),
+        "evidence": ("answers", "table", "engine"),
+    }
+)
+"""Parts of a key that have a closed set of values: a misspelt one would never hold, and nobody would notice."""
+MAX_CACHED = 4096
 
 Traits = Mapping[str, str]
 """Trait -> value; a missing key is an unknown trait."""
@@ -62,7 +78,7 @@ class Habit:
 
     Attributes:
         model, format, thinking, finish, stream, tools: The key; "" is any. `finish` is stop, tool_calls or length;
-            `tools` says whether the request offered any.
+            `tools` says whether the request offered any, `wire` how the arguments came (spaced, compact).
         n_for, n_against: Answers that speak for it and against it; 0 where a table gave no number.
         first, last: Dates (UTC, YYYY-MM-DD) of the earliest and latest of these answers, "" where not known.
         evidence: "answers" (learned by `tokenproof calibrate`), "table" (a measured table) or "engine" (recorded with
@@ -78,6 +94,7 @@ class Habit:
     finish: str = ""
     stream: Literal["", "yes", "no"] = ""
     tools: Literal["", "yes", "no"] = ""
+    wire: str = ""
     n_for: int = 0
     n_against: int = 0
     first: str = ""
@@ -85,6 +102,14 @@ class Habit:
     evidence: str = "answers"
 
     def __post_init__(self) -> None:
+        for name, kind in KEY_VALUES.items():
+            if getattr(self, name) not in kind:
+                raise SetupError(f"habit of {self.provider!r}: {name} = {getattr(self, name)!r} is not one of {kind}")
+        texts = (self.provider, self.trait, self.value, self.model, self.format, self.first, self.last)
+        if not self.provider or not all(isinstance(text, str) for text in texts):
+            raise SetupError(f"habit of {self.provider!r}: provider, trait, value, model, format and dates are texts")
+        if not all(type(n) is int and n >= 0 for n in (self.n_for, self.n_against)):
+            raise SetupError(f"habit of {self.provider!r}: n_for and n_against are numbers of answers, from 0")
         allowed = TRAITS.get(self.trait)
         if allowed is None:
             raise SetupError(f"habit of {self.provider!r}: trait {self.trait!r} is not one of {sorted(TRAITS)}")
@@ -99,9 +124,10 @@ class Habit:
 
 
 def _toml(value: str | int) -> str:
+    """A TOML literal; names come from answers, so that any character may stand in them."""
     if isinstance(value, int):
         return str(value)
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    escaped = re.sub(r'[\x00-\x1f\x7f"\\]', lambda match: f"\\u{ord(match[0]):04x}", value)
     return f'"{escaped}"'
 
 
@@ -135,16 +161,29 @@ class Habits:
         """The one name of a provider: `OR/Moonshot AI` and `moonshot ai` are `Moonshot AI`; None for none."""
         if not spelling or not spelling.strip():
             return None
-        bare = re.sub(r"^OR/", "", spelling.strip(), flags=re.IGNORECASE)
+        bare = re.sub(r"^OR/", "", spelling.strip(), flags=re.IGNORECASE).strip()
+        if not bare:
+            return None
         known = self._by_provider.get(bare.lower())
         return self.aliases.get(bare.lower()) or (known[0].provider if known else bare)
 
     def traits(
-        self, provider: str | None, *, model: str, format: str, thinking: bool, finish: str, stream: bool, tools: bool
+        self,
+        provider: str | None,
+        *,
+        model: str,
+        format: str,
+        thinking: bool,
+        finish: str,
+        stream: bool,
+        tools: bool,
+        wire: str = "",
     ) -> Traits:
         """The known traits for one key; of several lines the one with the narrowest key holds."""
-        key = (provider or "", model, format, thinking, finish, stream, tools)
+        key = (provider or "", model, format, thinking, finish, stream, tools, wire)
         if key not in self._cache:
+            if len(self._cache) >= MAX_CACHED:  # names come from answers: there may be as many as there are lines
+                self._cache.clear()
             known = self._by_provider.get((provider or "").lower(), ())
             asked = {
                 "model": model,
@@ -153,15 +192,17 @@ class Habits:
                 "finish": finish,
                 "stream": "yes" if stream else "no",
                 "tools": "yes" if tools else "no",
+                "wire": wire,
             }
             self._cache[key] = MappingProxyType(_resolve(known, asked))
         return self._cache[key]
 
 
-WEIGHT = {"model": 32, "format": 16, "thinking": 8, "finish": 4, "stream": 2, "tools": 1}
+WEIGHT = {"model": 64, "format": 32, "thinking": 16, "finish": 8, "stream": 4, "tools": 2, "wire": 1}
 
 
 def _resolve(lines: Iterable[Habit], asked: Mapping[str, str]) -> dict[str, str]:
+    """The value of each trait at the narrowest key that has one; none where lines of that key contradict each other."""
     best: dict[str, tuple[int, str]] = {}
     for habit in lines:
         if habit.trait in COUNT_TRAITS and not (habit.model or habit.format):
@@ -169,9 +210,16 @@ def _resolve(lines: Iterable[Habit], asked: Mapping[str, str]) -> dict[str, str]
         if any(getattr(habit, k) not in ("", asked[k]) for k in WEIGHT):
             continue
         weight = sum(w for k, w in WEIGHT.items() if getattr(habit, k))
-        if weight >= best.get(habit.trait, (-1, ""))[0]:
+        held, value = best.get(habit.trait, (-1, ""))
+        if weight > held:
             best[habit.trait] = (weight, habit.value)
-    return {trait: value for trait, (_, value) in best.items()}
+        elif weight == held and value != habit.value:
+            best[habit.trait] = (weight, "")
+    total = best.get("offset", (-1, ""))[0]
+    for part in ("terminator_billed", "think_billed"):
+        if best.get(part, (total, ""))[0] < total:
+            del best[part]  # the sum was learned for a narrower key: this part is of another stack
+    return {trait: value for trait, (_, value) in best.items() if value}
 
 
 def load_habits(text: str) -> Habits:
@@ -187,6 +235,9 @@ def load_habits(text: str) -> Habits:
     unknown = set(table) - {"habits", "aliases", "implies_format"}
     if unknown:
         raise SetupError(f"habits file has unknown tables {sorted(unknown)}; known: aliases, habits, implies_format")
+    for name, kind in (("habits", list), ("aliases", dict), ("implies_format", dict)):
+        if not isinstance(table.get(name, kind()), kind):
+            raise SetupError(f"habits file: {name} is {type(table[name]).__name__}, expected {kind.__name__}")
     lines = tuple(_habit(row) for row in table.get("habits", []))
     return Habits(
         lines,
@@ -196,12 +247,14 @@ def load_habits(text: str) -> Habits:
     )
 
 
-def _habit(row: Mapping[str, Any]) -> Habit:
+def _habit(row: Any) -> Habit:
+    if not isinstance(row, dict):
+        raise SetupError(f"habit {row!r} is no table of trait, value and key")
     try:
         return Habit(**row)
     except TypeError as error:
         known = ", ".join(f.name for f in fields(Habit))
-        raise SetupError(f"habit {dict(row)!r}: {error}; the keys are {known}") from error
+        raise SetupError(f"habit {row!r}: {error}; the keys are {known}") from error
 
 
 def dump_habits(habits: Habits, *, header: str = "") -> str:

@@ -5,13 +5,18 @@ edge changes the ids next to it, and where it does so without changing their num
 INFERRED.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Iterable
 
 from harness.types import Encode, Ids, Origin, Reading, Segment
 
-LEADS = (" ", "\n", "\n\n", "\t", "\n ", " \n", "\n\n ", "  ")
-TRAILS = ("\n", "\n\n", "\n\n\n", "\r\n", " ", " \n", "\n ", "  ")
-WINDOW_CHARS = 24
+# One blank of each kind that the split tells apart: lines, what follows them, and the one that joins the word.
+LEADS = (" ", "\t", "\n", "\n\n", "\r\n", "\n ", "\n\t", "  ", " \t", "\n  ", "\n \t", "\u3000")
+TRAILS = ("\n", "\n\n", "\n\n\n", "\r\n", " ", "\t", "  ", "\n ", "\n\n ", "\n \n ")
+SEAM = re.compile(
+    r"(?<=\S)(?= )|(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[A-Za-z0-9\u4e00-\u9fff])(?=[!-&(-/:-@\[-`{-~])"
+)
+"""Places within a text where an id always ends, whatever stands around: both sides are encoded as if they stood alone."""
 
 TEMPLATE, CANONICAL, INFERRED = bytes([Origin.TEMPLATE]), bytes([Origin.CANONICAL]), bytes([Origin.INFERRED])
 
@@ -20,15 +25,22 @@ def build(reading: Reading, encode: Encode) -> Ids:
     """The ids of a reading, shape [T], with one origin byte an id."""
     ids: list[int] = []
     origins: list[bytes] = []
+    ambiguous = ""
     for segment in reading.segments:
         if segment.control >= 0:
             ids.append(segment.control)
             origins.append(INFERRED if segment.inferred else TEMPLATE)
-        else:
-            piece = _encode(segment, encode)
-            ids += piece
-            origins.append(_origins(segment, len(piece), encode))
-    return Ids(ids, b"".join(origins))
+            continue
+        piece = _encode(segment, encode)
+        marks = _origins(segment, len(piece), encode)
+        if segment.alternates:
+            others = [encode(text) for text in segment.alternates]
+            marks = _marked(piece, marks, others)
+            if any(len(other) != len(piece) for other in others):
+                ambiguous = f"{segment.channel}: other orders of its keys have another number of ids"
+        ids += piece
+        origins.append(marks)
+    return Ids(ids, b"".join(origins), ambiguous)
 
 
 def _encode(segment: Segment, encode: Encode) -> list[int]:
@@ -42,11 +54,22 @@ def _origins(segment: Segment, n_ids: int, encode: Encode) -> bytes:
         return INFERRED * n_ids
     if not (segment.lead or segment.trail or segment.masked_tail):
         return CANONICAL * n_ids
-    n_lead = open_lead(segment.text, encode) if segment.lead else 0
-    n_trail = max(open_trail(segment.text, encode) if segment.trail else 0, segment.masked_tail)
+    pieces = segment.chunks or (segment.text,)  # each is encoded by itself, so a blank changes the outer ones alone
+    n_lead = open_lead(pieces[0], encode) if segment.lead else 0
+    n_trail = max(open_trail(pieces[-1], encode) if segment.trail else 0, segment.masked_tail)
     n_lead = min(n_lead, n_ids)
     n_trail = min(n_trail, n_ids - n_lead)
     return INFERRED * n_lead + CANONICAL * (n_ids - n_lead - n_trail) + INFERRED * n_trail
+
+
+def _marked(piece: list[int], marks: bytes, others: list[list[int]]) -> bytes:
+    """The marks with INFERRED wherever another row of ids differs."""
+    out = bytearray(marks)
+    for other in others:
+        for k, (a, b) in enumerate(zip(piece, other, strict=False)):
+            if a != b:
+                out[k] = Origin.INFERRED
+    return bytes(out)
 
 
 def open_lead(text: str, encode: Encode) -> int:
@@ -56,7 +79,9 @@ def open_lead(text: str, encode: Encode) -> int:
     """
     if not text or text[0].isdigit() or "\u4e00" <= text[0] <= "\u9fff":
         return 0
-    return _n_open(text, LEADS, encode, lambda blank, window: blank + window, at_start=True)
+    seam = SEAM.search(text)
+    window = text[: seam.start()] if seam else text
+    return _n_open(window, (blank + window for blank in LEADS), encode, at_start=True)
 
 
 def open_trail(text: str, encode: Encode) -> int:
@@ -66,20 +91,23 @@ def open_trail(text: str, encode: Encode) -> int:
     """
     if not text or text[-1].isalnum():
         return 0
-    return _n_open(text, TRAILS, encode, lambda blank, window: window + blank, at_start=False)
+    window = _behind_last_seam(text)
+    return _n_open(window, (window + blank for blank in TRAILS), encode, at_start=False)
 
 
-def _n_open(
-    text: str, blanks: tuple[str, ...], encode: Encode, joined: Callable[[str, str], str], *, at_start: bool
-) -> int:
-    size = WINDOW_CHARS
+def _behind_last_seam(text: str) -> str:
+    size = 64
     while True:
-        window = text[:size] if at_start else text[-size:]
-        base = encode(window)
-        n_open = max((_n_changed(base, encode(joined(b, window)), at_start) for b in blanks), default=0)
-        if size >= len(text) or n_open < len(base) - 1:
-            return n_open
-        size *= 4  # the change reached the far end of the window: look further
+        tail = text[-size:]
+        seams = [seam.start() for seam in SEAM.finditer(tail)]
+        if seams or size >= len(text):
+            return tail[max(seams, default=0) :]
+        size *= 4  # a long text is not read from its start for what stands at its end
+
+
+def _n_open(window: str, blanked: Iterable[str], encode: Encode, *, at_start: bool) -> int:
+    base = encode(window)
+    return max(_n_changed(base, encode(other), at_start) for other in blanked)
 
 
 def _n_changed(base: list[int], other: list[int], at_start: bool) -> int:

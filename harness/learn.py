@@ -6,7 +6,7 @@ nothing of how an answer was read; `flow.evidence` makes one Evidence an answer.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from harness.habits import Habit
@@ -16,11 +16,10 @@ MIN_SHARE = 0.9
 
 
 class Way(NamedTuple):
-    """How the sampled text is made from the wire; one value each of three style traits."""
+    """How the sampled text is made from the wire; one value each of two style traits."""
 
     arguments: str
     call_id: str
-    spaces: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +36,8 @@ class Evidence:
         told_edges: Edges at which lost white space would change the count ("content_end"), or where some arrived.
         reasoning_excess: reasoning_tokens - ids of the reasoning; None where not told.
         keys_unsorted: Whether some arguments have keys out of order; None without two keys.
+        wire: How the arguments came (spaced, compact, mixed), "" where nothing tells.
+        edge_spaces: Whether each text that touches a control id has a space there; None where none does.
     """
 
     provider: str
@@ -51,6 +52,8 @@ class Evidence:
     told_edges: frozenset[str] = frozenset()
     reasoning_excess: int | None = None
     keys_unsorted: bool | None = None
+    edge_spaces: bool | None = None
+    wire: str = ""
 
 
 class Unknown(NamedTuple):
@@ -85,6 +88,7 @@ def learn(evidence: Iterable[Evidence]) -> tuple[list[Habit], list[Unknown]]:
     for level in ("model", "format"):
         for key, group in _groups(rows, lambda e, by=level: (e.provider, getattr(e, by), e.thinking, e.finish)):  # type: ignore[misc]
             made, missing = _counted(key, group, level)
+            made = made or _by_wire(group, level)
             covered = level == "format" and _covered(group, habits)
             habits += [] if covered else made
             unknown += missing if level == "format" and not covered else []
@@ -93,6 +97,14 @@ def learn(evidence: Iterable[Evidence]) -> tuple[list[Habit], list[Unknown]]:
         habits += made
         unknown += missing
     return habits, unknown
+
+
+def _by_wire(group: Sequence[Evidence], level: str) -> list[Habit]:
+    """Two back ends behind one name may each write arguments in a way of their own: so each way is a key of its own."""
+    rows = _groups(
+        [e for e in group if e.wire], lambda e: (e.provider, getattr(e, level), e.thinking, e.finish, e.wire)
+    )
+    return [replace(habit, wire=part[0].wire) for key, part in rows for habit in _counted(key[:4], part, level)[0]]
 
 
 def _groups(
@@ -117,39 +129,59 @@ def _mode(e: Evidence) -> Literal["on", "off"]:
 # --- traits of the count, and the styles that the count tells apart -------------------------------------------------
 
 
-def best_way(group: Sequence[Evidence]) -> tuple[Way, int, int] | None:
-    """(way, excess, answers that fit) of the equation that fits most answers; None without answers that count."""
+class Equation(NamedTuple):
+    """completion_tokens = ids without the terminator, written in one way, + excess; and the answers it fits."""
+
+    way: Way
+    excess: int
+    n: int
+
+
+PLAIN = Way("as-sent", "as-sent")
+
+
+def equations(group: Sequence[Evidence]) -> list[Equation]:
+    """Every equation that fits some answer, the one that fits most first."""
     fits: Counter[tuple[Way, int]] = Counter()
     for e in group:
         fits.update((way, excess) for way, excess in e.excess.items())
-    if not fits:
-        return None
-    plain = Way("as-sent", "as-sent", "none")
-    (way, excess), n = max(fits.items(), key=lambda item: (item[1], item[0][0] == plain, -abs(item[0][1] - 1)))
-    return way, excess, n
+    rows = [Equation(way, excess, n) for (way, excess), n in fits.items()]
+    return sorted(rows, key=lambda q: (-q.n, q.way != PLAIN, abs(q.excess - 1)))
 
 
 def _counted(key: tuple[object, ...], group: Sequence[Evidence], level: str) -> tuple[list[Habit], list[Unknown]]:
     provider, name, _, finish = (str(k) for k in key)
-    where = f"{name}, thinking {_mode(group[0])}, {finish}"
-    found = best_way(group)
-    if found is None:
-        return [], [Unknown(provider, where, "terminator_billed", "no answer says what was billed")]
-    way, excess, n = found
-    vote = Vote(str(excess), n, sum(1 for e in group if e.excess) - n)
-    if not vote.carries:
-        why = f"best equation (+{excess}) fits {n} of {n + vote.n_against} answers"
+    found = equations(group)
+    why = _no_equation(found, group)
+    if why:
+        where = f"{name}, thinking {_mode(group[0])}, {finish}"
         return [], [Unknown(provider, where, "terminator_billed", why)]
+    way, excess, n = found[0]
+    vote = Vote(str(excess), n, sum(1 for e in group if e.excess) - n)
     values = _offset_traits(excess, group[0])
     lines = [_line(group, level, trait, Vote(value, vote.n_for, vote.n_against)) for trait, value in values.items()]
-    if not values:
-        why = f"+{excess} is no sum of a terminator and a <think>"
-        return [], [Unknown(provider, where, "terminator_billed", why)]
-    for trait in Way._fields:
-        style = _style_vote(trait, way, excess, group)
-        if style.carries:
-            lines.append(_line(group, level, trait, style))
-    return lines, []
+    styles = [(trait, _style_vote(trait, way, excess, group)) for trait in Way._fields]
+    return [*lines, *(_line(group, level, trait, style) for trait, style in styles if style.carries)], []
+
+
+def _no_equation(found: Sequence[Equation], group: Sequence[Evidence]) -> str:
+    """Why no equation is proven; "" where one is.
+
+    Answers that are all alike (one call each, say) fit several: `NAME:0` with a terminator has the count of
+    `functions.NAME:0` without one. Such answers prove neither.
+    """
+    if not found:
+        return "no answer says what was billed"
+    n_told = sum(1 for e in group if e.excess)
+    best = found[0]
+    if not Vote("", best.n, n_told - best.n).carries:
+        return f"best equation (+{best.excess}) fits {best.n} of {n_told} answers"
+    if not _offset_traits(best.excess, group[0]):
+        return f"+{best.excess} is no sum of a terminator and a <think>"
+    carrying = [q for q in found if Vote("", q.n, n_told - q.n).carries and _offset_traits(q.excess, group[0])]
+    if len({q.excess for q in carrying}) > 1:
+        return "several equations fit: " + ", ".join(f"{'/'.join(q.way)} +{q.excess}" for q in carrying)
+    return ""
 
 
 def _offset_traits(excess: int, e: Evidence) -> dict[str, str]:
@@ -165,22 +197,29 @@ def _offset_traits(excess: int, e: Evidence) -> dict[str, str]:
 
 
 def _style_vote(trait: str, way: Way, excess: int, group: Sequence[Evidence]) -> Vote:
-    """Answers that fit with this value of one style and with no other value, against those the other way round."""
-    n_for = n_against = 0
-    for e in group:
-        others = [
-            x for w, x in e.excess.items() if getattr(w, trait) != getattr(way, trait) and _same_but(w, way, trait)
-        ]
-        mine = e.excess.get(way) == excess
-        theirs = excess in others if others else not mine
-        alone = not others and getattr(way, trait) == "minted"  # an invented id can be read in this way only
-        if mine != theirs and (others or alone):
-            n_for, n_against = n_for + mine, n_against + theirs
-    return Vote(getattr(way, trait), n_for, n_against)
+    """Answers that this value of one style fits, against those that it does not.
+
+    Nobody speaks where no answer tells the value from another one, or where another one would carry the vote too.
+    """
+    own = _fit(way, excess, group)
+    rivals = [way._replace(**{trait: v}) for v in {getattr(w, trait) for e in group for w in e.excess}]
+    told = [r for r in rivals if r != way and _tells(way, r, group)]
+    if getattr(way, trait) == "minted":  # an invented id can be read in this way only: those answers alone speak
+        alone = [e for e in group if e.excess and all(w.call_id == "minted" for w in e.excess)]
+        return _fit(way, excess, alone)
+    if not told or any(_fit(rival, excess, group).carries for rival in told):
+        return Vote(own.value, 0, 0)
+    return Vote(getattr(way, trait), own.n_for, own.n_against)
 
 
-def _same_but(a: Way, b: Way, trait: str) -> bool:
-    return all(getattr(a, f) == getattr(b, f) for f in Way._fields if f != trait)
+def _fit(way: Way, excess: int, group: Sequence[Evidence]) -> Vote:
+    counted = [e.excess.get(way) == excess for e in group if e.excess]
+    return Vote(way.call_id, sum(counted), len(counted) - sum(counted))
+
+
+def _tells(way: Way, other: Way, group: Sequence[Evidence]) -> bool:
+    """Whether some answer has another count under the other way, or cannot be read in it."""
+    return any(e.excess.get(way) != e.excess.get(other) for e in group if way in e.excess)
 
 
 def _line(group: Sequence[Evidence], level: str, trait: str, vote: Vote) -> Habit:
@@ -232,7 +271,7 @@ def _fits(e: Evidence, habits: Sequence[Habit]) -> bool:
 
 
 def _matches(h: Habit, e: Evidence) -> bool:
-    asked = {"model": e.model, "format": e.format, "thinking": _mode(e), "finish": e.finish}
+    asked = {"model": e.model, "format": e.format, "thinking": _mode(e), "finish": e.finish, "wire": e.wire}
     return h.provider == e.provider and all(getattr(h, k) in ("", v) for k, v in asked.items())
 
 
@@ -253,12 +292,17 @@ def _edge_votes(group: Sequence[Evidence], fitting: Sequence[Evidence]) -> Itera
 
 
 def _other_votes(group: Sequence[Evidence]) -> Iterator[tuple[str, Vote]]:
-    told = [e.reasoning_excess for e in group if e.reasoning_excess is not None]
+    counted = [e.reasoning_excess for e in group if e.reasoning_excess is not None]
     for value, excess in (("ids", 0), ("ids+1", 1)):
-        n = told.count(excess)
-        if n >= MIN_SHARE * max(len(told), 1) or excess == 0:
-            yield "reasoning_tokens", Vote(value, n, len(told) - n)
+        n = counted.count(excess)
+        if n >= MIN_SHARE * max(len(counted), 1) or excess == 0:
+            yield "reasoning_tokens", Vote(value, n, len(counted) - n)
             break
+    spaced = [e.edge_spaces for e in group if e.edge_spaces is not None]
+    if spaced:
+        told = "inserted" if 2 * sum(spaced) > len(spaced) else "none"
+        n = spaced.count(told == "inserted")
+        yield "spaces", Vote(told, n, len(spaced) - n)
     keys = [e.keys_unsorted for e in group if e.keys_unsorted is not None]
     if keys:  # a sorted row speaks for nothing: many orders are sorted by nature
         yield "argument_keys", Vote("kept", keys.count(True), 0)

@@ -7,6 +7,7 @@ most one such thing a reading, and a witness of its own. Knows nothing of ids an
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
+from typing import Literal
 
 from harness.calls import Option, is_open, sections
 from harness.errors import HarnessError
@@ -44,7 +45,7 @@ def readings(
     for reading in _combined(places, mode, fmt):
         if reading.rank != int(rare):
             continue
-        for variant in _spaced(reading, traits):
+        for variant in _spaced(reading, fmt, traits):
             out.setdefault(variant.segments, variant)
             if len(out) > MAX_READINGS:
                 raise SearchBound(f"more than {MAX_READINGS} readings")
@@ -75,61 +76,67 @@ def _combined(places: list[list[Option]], mode: bool, fmt: Format) -> Iterator[R
 
 
 def _talk(turn: Turn, fmt: Format, mode: bool, traits: Mapping[str, str], rare: bool) -> list[Option]:
-    content = turn.content[: len(turn.content) - sum(map(len, turn.interludes))]
-    after = _content(content, fmt, traits, rare)
+    after = _content(turn.content, fmt, traits, rare)
+    if _merged(turn, traits):
+        after = [replace(o, segments=tuple(replace(s, inferred=True) for s in o.segments)) for o in after]
     if not mode:
         return after
-    before = _thought(turn, content, fmt, traits, rare)
+    before = _thought(turn, fmt, traits, rare)
     rows = [a + b for a in before for b in after if a.rank + b.rank <= 1]
     close = Segment(control=fmt.think_close)
     rows = [r for r in rows if "close-in-content" not in r.assumptions or close in r.segments]
-    if turn.reasoning and "</think>" in content:
-        rows += _literal_close(turn, content, fmt, traits, rare)
+    if turn.reasoning and "</think>" in turn.content:
+        rows += _literal_close(turn, fmt, traits, rare)
     return rows
 
 
-def _thought(turn: Turn, content: str, fmt: Format, traits: Mapping[str, str], rare: bool) -> list[Option]:
+def _merged(turn: Turn, traits: Mapping[str, str]) -> bool:
+    """Whether content before the calls may have been sampled within their section: this stack merges the two."""
+    return bool(turn.tool_calls and turn.content) and traits.get("section_text") == "merged"
+
+
+def _thought(turn: Turn, fmt: Format, traits: Mapping[str, str], rare: bool) -> list[Option]:
     close = Option((Segment(control=fmt.think_close),))
     if not turn.reasoning:
         rows = [close + Option((), ("empty-reasoning",))]
-        if "</think>" in content:
+        if "</think>" in turn.content:
             rows.append(Option((), ("close-in-content",)))
         if rare and traits.get("reasoning_end") == "lost":
             blank = Segment(text="\n\n", inferred=True, channel="reasoning")
-            rows.append(Option((blank,), ("blank-reasoning",), 1, "reasoning_tokens") + close)
+            rows.append(Option((blank,), ("blank-reasoning",), 1, ("reasoning_tokens",)) + close)
         return rows
-    bare = not content and not turn.tool_calls
+    bare = not turn.content and not turn.tool_calls
     rows = []
     for text in _marked(turn.reasoning, "reasoning", fmt, traits, rare):
-        rows += _closed(text, turn, bare, fmt)
+        rows.append(_closed(text, turn, bare, fmt))
         if rare and text.rank == 0 and (turn.tool_calls or bare):
-            rows.append(text + Option((), ("close-skipped",), 1, "reasoning_tokens"))
-        if rare and text.rank == 0 and traits.get("swallows_think") == "yes":
-            again = Option((Segment(control=fmt.think_open),), ("think-again",), 1, "reasoning_tokens")
-            rows.append(again + text + close)
+            rows.append(text + Option((), ("close-skipped",), 1, ("reasoning_tokens",)))
+        if rare and text.rank == 0 and (traits.get("swallows_think"), traits.get("control_ids")) == ("yes", "shown"):
+            # a split or another swallowed id would look the same: the reasoning must have been seen id by id
+            again = Option((Segment(control=fmt.think_open),), ("think-again",), 1, ("reasoning_tokens", "singly"))
+            rows.append(again + _closed(text, turn, bare, fmt))
     return rows
 
 
-def _closed(text: Option, turn: Turn, bare: bool, fmt: Format) -> list[Option]:
-    """Reasoning and its end: `</think>`, or what stands for it where nothing but reasoning came."""
-    close = Segment(control=fmt.think_close)
+def _closed(text: Option, turn: Turn, bare: bool, fmt: Format) -> Option:
+    """Reasoning and its end: `</think>`, or what stands for it where nothing but reasoning came.
+
+    Of a cut answer only what came is believed: what is hidden behind it could be anything.
+    """
     if bare and turn.finish_reason == "length":
-        # cut: within the reasoning, or behind its end, where `</think>` and the begin of a section are one id each
-        unseen = Option((replace(close, inferred=True),), ("cut-after-reasoning",))
-        return [text + Option((), ("cut-in-reasoning",)), text + unseen]
-    rows = [text + Option((close,))]
+        return text + Option((), ("cut-in-reasoning",))
     if bare and any(s.control == fmt.section_begin for s in text.segments):
-        rows.append(text + Option((), ("section-in-reasoning",)))
-    return rows
+        return text + Option((), ("section-in-reasoning",))
+    return text + Option((Segment(control=fmt.think_close),))
 
 
 def _content(content: str, fmt: Format, traits: Mapping[str, str], rare: bool) -> list[Option]:
     return _marked(content, "content", fmt, traits, rare) if content else [Option(())]
 
 
-def _literal_close(turn: Turn, content: str, fmt: Format, traits: Mapping[str, str], rare: bool) -> list[Option]:
+def _literal_close(turn: Turn, fmt: Format, traits: Mapping[str, str], rare: bool) -> list[Option]:
     """The stack took a `</think>` that the model spelled in reasoning for the real one, which stands in content."""
-    head, _, tail = content.partition("</think>")
+    head, _, tail = turn.content.partition("</think>")
     close = Option((Segment(control=fmt.think_close),), ("first-close-spelled",))
     before = _marked(f"{turn.reasoning}</think>{head}", "reasoning", fmt, traits, rare, literal=("</think>",))
     after = _content(tail, fmt, traits, rare)
@@ -158,7 +165,8 @@ def _marked(
             told = (*(("markers-as-control",) if len(spelled) < len(free) else ()), *(f"spelled {n}" for n in spelled))
             segments = _split(text, channel, forced | set(spelled), fmt, traits)
             rank = int(size > 0 and rare)
-            options.append(Option(segments, told, rank, "no-rival" if rank else "", rival=size > 0 and not rare))
+            rival: Literal["", "spelled"] = "spelled" if size and not rare else ""
+            options.append(Option(segments, told, rank, ("no-rival",) if rank else (), rival))
     return options
 
 
@@ -170,7 +178,7 @@ def _split(text: str, channel: str, spelled: set[str], fmt: Format, traits: Mapp
             continue
         if match.start() > start:
             row.append(Segment(text=text[start : match.start()], channel=channel))
-        row.append(Segment(control=CONTROL_IDS[match[0]]))
+        row.append(Segment(control=CONTROL_IDS[match[0]], channel=channel))
         start = match.end()
     if start < len(text):
         row.append(Segment(text=text[start:], channel=channel))
@@ -192,8 +200,7 @@ def _edge(segment: Segment, fmt: Format, traits: Mapping[str, str], *, first: bo
 def _calls(turn: Turn, fmt: Format, traits: Mapping[str, str], rare: bool) -> list[Option]:
     if not turn.tool_calls:
         return [Option(())]
-    between = turn.interludes or ("",) * len(turn.tool_calls)
-    return sections(turn.tool_calls, between, fmt, traits, rare=rare)
+    return sections(turn.tool_calls, fmt, traits, rare=rare, open_begin=_merged(turn, traits))
 
 
 def _ending(turn: Turn, fmt: Format, traits: Mapping[str, str]) -> list[Option]:
@@ -216,20 +223,23 @@ def _ending(turn: Turn, fmt: Format, traits: Mapping[str, str]) -> list[Option]:
 # --- the detokenizer's spaces ---------------------------------------------------------------------------------------
 
 
-def _spaced(reading: Reading, traits: Mapping[str, str]) -> list[Reading]:
+def _spaced(reading: Reading, fmt: Format, traits: Mapping[str, str]) -> list[Reading]:
     """The reading, and the same without the one space that some detokenizers put at each side of a control id."""
     trait = traits.get("spaces")
     if trait == "none":
         return [reading]
-    bare = tuple(_unspaced(s) for s in reading.segments)
-    if bare == reading.segments:
+    row = reading.segments
+    last = len(row) - 1 - (row[-1:] == (Segment(control=fmt.terminator),))  # no space before an end that never came
+    bare = tuple(_unspaced(segment, trail=k < last) for k, segment in enumerate(row))
+    if bare == row:
         return [reading]
     without = replace(reading, segments=bare, assumptions=(*reading.assumptions, "detokenizer-spaces"))
     return [without] if trait == "inserted" else [reading, without]
 
 
-def _unspaced(segment: Segment) -> Segment:
+def _unspaced(segment: Segment, *, trail: bool) -> Segment:
     if segment.control >= 0 or not segment.text or segment.text.isspace():
         return segment
-    text = segment.text.removeprefix(" ").removesuffix(" ")
+    text = segment.text.removeprefix(" ")
+    text = text.removesuffix(" ") if trail else text
     return replace(segment, text=text) if text != segment.text else segment

@@ -4,9 +4,10 @@ Owns rich, which is imported only where a terminal looks at a table, at tokens o
 judging a hundred answers. Knows nothing of files and judges nothing.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -203,16 +204,36 @@ def reasons(verdict: Verdict) -> Iterator[str]:
         yield "assumed: " + ", ".join(verdict.assumptions)
 
 
-@contextmanager
-def progress(enabled: bool) -> Iterator[Callable[[], None]]:
-    """A counter on stderr for a person who waits; call what it gives once an answer."""
-    if not enabled:
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+class Progress:
+    """A counter on stderr for a person who waits: call it once an answer; it shows itself after the first second."""
 
-    columns = (SpinnerColumn(), TextColumn("{task.completed:,.0f} answers"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda: bar.update(task, advance=1)
+    def __init__(self, enabled: bool, clock: Callable[[], float] = time.monotonic) -> None:
+        self.n = 0
+        self._clock = clock
+        self._shown_from = clock() + 1 if enabled else float("inf")
+        self._bar: Any = None
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __call__(self) -> None:
+        """One more answer."""
+        self.n += 1
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=self.n)
+        elif self._clock() > self._shown_from:
+            from rich.console import Console
+            from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+            columns = (SpinnerColumn(), TextColumn("{task.completed:,.0f} answers"), TimeElapsedColumn())
+            console = Console(stderr=True, force_terminal=True)
+            # rich would take over stdout too, and rows meant for a file would land on the terminal
+            self._bar = Progress(
+                *columns, console=console, transient=True, redirect_stdout=False, redirect_stderr=False
+            )
+            self._bar.add_task("", total=None, completed=self.n)
+            self._bar.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()

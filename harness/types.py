@@ -129,6 +129,8 @@ class Segment:
         chunks: Where given, the text is encoded chunk by chunk: the non-canonical split that a stream showed.
         channel: "reasoning", "content", "call:K", "header:K" or "" for what the template fixes.
         masked_tail: Ids at the end that are INFERRED whatever the edge (a call index that the host may have written).
+        alternates: Texts that may have been sampled in its stead (other orders of keys): where their ids differ, the
+            ids are INFERRED.
     """
 
     control: int = -1
@@ -139,6 +141,7 @@ class Segment:
     chunks: tuple[str, ...] | None = None
     channel: str = ""
     masked_tail: int = 0
+    alternates: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,23 +151,26 @@ class Reading:
     Attributes:
         rank: 0 where every assumption is a trait; 1 where the model did one rare thing.
         assumptions: Names, in the order of the answer.
-        own_witness: The witness that must speak for a rank 1 reading, "" where the bill is enough.
-        rival: True where the reading is never believed, and only stands against others that have its count.
+        own_witness: The witnesses that must all speak for a rank 1 reading beside the bill.
+        rival: Why the reading is never believed and only stands against others: "trait" (another value of an unknown
+            trait), "spelled" (a marker in ordinary ids) or "malformed" (a section that breaks the grammar); "" for
+            none.
     """
 
     segments: tuple[Segment, ...]
     rank: int = 0
     assumptions: tuple[str, ...] = ()
-    own_witness: str = ""
-    rival: bool = False
+    own_witness: tuple[str, ...] = ()
+    rival: Literal["", "trait", "spelled", "malformed"] = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Ids:
-    """Ids [T] and one Origin byte an id [T]."""
+    """Ids [T] and one Origin byte an id [T]; `ambiguous` says why the length is not certain, "" where it is."""
 
     ids: list[int]
     origins: bytes
+    ambiguous: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,11 @@ class Trial:
         return any(t.says == "contradicts" for t in self.testimony)
 
     @property
+    def contradicted_beside_bill(self) -> bool:
+        """Whether another witness than the bill speaks against it."""
+        return any(t.says == "contradicts" for t in self.testimony if t.witness != "bill")
+
+    @property
     def supported(self) -> bool:
         """Whether the bill speaks for it. Chunks and reasoning_tokens alone cannot see what is hidden at the edges."""
         return self.says("bill") == "supports"
@@ -56,6 +61,15 @@ def decide(common: Sequence[Trial], rare: Callable[[], Sequence[Trial]], *, lost
         rare: Makes the trials of rank 1; asked only where no common reading stands.
         lost_text: Whether this stack may drop whole stretches, so that a larger bill proves no rare reading.
     """
+    unsure = next((t for t in common if t.ids.ambiguous and not t.contradicted), None)
+    if unsure is not None and unsure.says("bill") != "silent":
+        return Outcome("rejected", NOTHING, unsure, (Finding("ambiguous", "usage", unsure.ids.ambiguous),))
+    heard = [t for t in common if t.reading.rival in ("", "trait") and not t.contradicted_beside_bill]
+    lengths = sorted({len(t.ids.ids) for t in heard})
+    if len(lengths) > 1 and any(t.says("bill") != "silent" for t in heard):
+        # the bill would pick one of them, and any single thing that nobody saw would make it pick another
+        text = f"unknown traits give readings of {', '.join(map(str, lengths))} ids: {_names(heard)}"
+        return Outcome("rejected", NOTHING, heard[0], (Finding("ambiguous", "usage", text),))
     standing = [t for t in common if not t.contradicted]
     plain = [t for t in standing if not t.reading.rival]
     if any(t.supported for t in plain):
@@ -81,10 +95,11 @@ def _rare(common: Sequence[Trial], trials: Sequence[Trial], lost_text: bool) -> 
 def _has_own_witness(trial: Trial, plain: Trial | None, lost_text: bool) -> bool:
     if trial.reading.rival:
         return False
-    if trial.reading.own_witness == "no-rival":
-        longer = plain is not None and len(trial.ids.ids) > len(plain.ids.ids)
-        return not (longer and lost_text)
-    return trial.says(trial.reading.own_witness) == "supports"
+    longer = plain is not None and len(trial.ids.ids) > len(plain.ids.ids)
+    return all(
+        not (longer and lost_text) if witness == "no-rival" else trial.says(witness) == "supports"
+        for witness in trial.reading.own_witness
+    )
 
 
 def _agreed(standing: Sequence[Trial]) -> Outcome:

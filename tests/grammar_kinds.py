@@ -174,7 +174,8 @@ def other_arguments(rng: Random, slots: Slots) -> Deviation | None:
 
 
 def call_in_reasoning(rng: Random, slots: Slots) -> Deviation | None:
-    if "reasoning" not in slots:
+    """A section within the reasoning. Not where nothing follows `</think>`: there it is two, no close and a stray one."""
+    if "reasoning" not in slots or not (slots["content"] or "section" in slots):
         return None
     call = (SB, CB, f"functions.{rng.choice(texts.TOOL_NAMES)}:0", CA, texts.arguments(rng), CE, SE)
     return Deviation("call inside reasoning", "reasoning", rng.choice(("after", "inside")), call, 0.5)

@@ -89,7 +89,7 @@ _KEYS = {
     "blank_free": list,
 }
 _OPTIONAL = {"default_system", "blank_free"}
-EDGES = ("reasoning_start", "reasoning_end", "content_start", "content_end", "argument_edges")
+EDGES = ("reasoning_start", "reasoning_end", "content_start", "content_end", "argument_edges", "header_edges")
 _MODES = {"on": True, "off": False}
 
 

@@ -1,6 +1,7 @@
 """harness.report: verdicts as rows, lines, tables and tokens."""
 
 import re
+import sys
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from harness.encoder import load_vocab
 from harness.inputs import Entry
 from harness.report import (
     ORIGIN_STYLES,
+    Progress,
     Tally,
     coloured_tokens,
     line,
@@ -207,6 +209,23 @@ def test_coloured_tokens_show_ids_origins_and_boundaries(capsys: pytest.CaptureF
     shades = re.findall(r"48;5;(\d+)m", out) or re.findall(r"48;2;[\d;]+m", out)
     assert len(set(shades)) >= 2
     assert len(set(ORIGIN_STYLES.values())) == len(Origin)
+
+
+def test_progress_shows_itself_late(capsys: pytest.CaptureFixture[str]) -> None:
+    """Short runs show nothing, long ones count on stderr and leave stdout alone; switched off, it stays silent."""
+    times = iter([0.0, 0.5, 2.0])
+    with Progress(True, lambda: next(times)) as tick:
+        tick()
+        assert capsys.readouterr().err == ""
+        tick()
+        sys.stdout.write("a row\n")
+        tick()
+    out, err = capsys.readouterr()
+    assert "answers" in err
+    assert out == "a row\n"
+    with Progress(False) as tick:
+        tick()
+    assert (tick.n, capsys.readouterr().err) == (1, "")
 
 
 def test_reasons_begin_with_the_contradiction() -> None:

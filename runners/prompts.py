@@ -1,0 +1,160 @@
+"""Files of prompts -> what to ask an engine: JSONL, a line a prompt, as `messages` to be rendered or as `prompt_ids`.
+
+Everything is read and checked before anything is asked. Knows nothing of HTTP, engines or goldens.
+"""
+
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import HarnessError, SetupError
+from harness.formats import Format, find_format
+from harness.prompt import render
+from harness.types import Encode
+from harness.vocab import N_IDS
+
+MAX_LINE_BYTES = 32 << 20
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}")
+FIELDS: Mapping[str, tuple[type, ...]] = {
+    "name": (str,),
+    "messages": (list,),
+    "tools": (list, type(None)),
+    "thinking": (bool, type(None)),
+    "prompt_ids": (list,),
+    "model": (str,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One prompt.
+
+    Attributes:
+        name: Its own, and what its files are called.
+        prompt_ids: What the model reads, shape [P].
+        messages: As in a chat request; () for a prompt that came as ids alone, which no chat request can ask.
+        thinking: The switch; None where only ids came.
+        findings: Codes that say why a host may render these messages otherwise.
+    """
+
+    name: str
+    prompt_ids: tuple[int, ...]
+    messages: tuple[Mapping[str, Any], ...] = ()
+    tools: tuple[Mapping[str, Any], ...] = ()
+    thinking: bool | None = None
+    findings: tuple[str, ...] = ()
+
+
+def read_prompts(paths: Iterable[str], fmt: Format, thinking: bool | None, encode: Encode) -> list[Ask]:
+    """Every prompt of every file.
+
+    Args:
+        thinking: For lines that do not say it themselves.
+
+    Raises:
+        SetupError: All lines that cannot be asked, each with its place and reason.
+    """
+    asks: dict[str, Ask] = {}
+    wrong: list[str] = []
+    n_lines = 0
+    for path in paths:
+        for number, line in _lines(path):
+            n_lines += 1
+            try:
+                ask = parse_line(line, f"p{n_lines:04}", fmt, thinking, encode)
+                if ask.name in asks:
+                    raise SetupError(f"the name {ask.name!r} is taken by an earlier line; each names its own files")
+                asks[ask.name] = ask
+            except HarnessError as error:
+                wrong.append(f"{path}:{number}: {error}")
+    if wrong:
+        more = f"; and {len(wrong) - 5} lines more" if len(wrong) > 5 else ""
+        raise SetupError(f"nothing was asked: {'; '.join(wrong[:5])}{more}")
+    if not asks:
+        raise SetupError(f'no prompt in the files; expected lines such as {{"messages": [...], {_THINKING}}}')
+    return list(asks.values())
+
+
+_THINKING = '"thinking": true'
+
+
+def _lines(path: str) -> Iterator[tuple[int, bytes]]:
+    opened = gzip.open if path.endswith(".gz") else open
+    try:
+        with opened(Path(path), "rb") as file:
+            for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), 1):
+                if len(line) > MAX_LINE_BYTES:
+                    raise SetupError(f"{path}:{number}: a line of more than {MAX_LINE_BYTES >> 20} MiB")
+                if line.strip():
+                    yield number, line
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SetupError(f"{path} cannot be read: {reason}; expected JSONL, a prompt a line") from error
+
+
+def parse_line(line: bytes, name: str, fmt: Format, thinking: bool | None, encode: Encode) -> Ask:
+    """One line -> a prompt; `name` is for a line that has none.
+
+    Raises:
+        SetupError: What came, what was expected.
+    """
+    value = _object(line)
+    name = value.get("name", name)
+    if not NAME.fullmatch(name):
+        raise SetupError(f"the name {name[:60]!r} cannot be a file's; expected letters, digits, `.`, `_` and `-`")
+    told = find_format(value["model"], [fmt]) if "model" in value else fmt
+    if told is None:
+        raise SetupError(f"the line is for model {value['model'][:60]!r}, asked is format {fmt.name}; see --model")
+    given = _given_ids(value.get("prompt_ids"))
+    if "messages" not in value:
+        return _of_ids(name, given, value)
+    mode = value.get("thinking")
+    mode = thinking if mode is None else mode
+    if mode is None and len(fmt.thinking_modes) > 1:
+        raise SetupError(f"thinking is not said, and every id depends on it; add {_THINKING}, or give --thinking")
+    messages, tools = value["messages"], value.get("tools") or []
+    prompt = render(messages, tools, format=fmt, thinking=mode, encode=encode)
+    if given is not None and given != prompt.ids:
+        at = next((k for k, (a, b) in enumerate(zip(given, prompt.ids, strict=False)) if a != b), None)
+        where = f"differ first at {at}" if at is not None else f"have {len(given)} and {len(prompt.ids)} ids"
+        raise SetupError(f"prompt_ids and the messages rendered {where}; leave one of the two out")
+    codes = sorted({finding.code for finding in prompt.findings})
+    thinks = fmt.thinking_modes[0] if mode is None else mode
+    return Ask(name, tuple(prompt.ids), tuple(messages), tuple(tools), thinks, tuple(codes))
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise SetupError(f"no JSON: {error!s:.120}") from None
+    if not isinstance(value, dict):
+        raise SetupError(f"a {type(value).__name__}; expected an object with `messages` or `prompt_ids`")
+    for key, item in value.items():
+        kinds = FIELDS.get(key)
+        if kinds is None:
+            raise SetupError(f"the field {key[:40]!r} is unknown; the fields are {', '.join(FIELDS)}")
+        if not isinstance(item, kinds):
+            raise SetupError(f"the field {key!r} is {type(item).__name__}, expected {kinds[0].__name__}")
+    return value
+
+
+def _given_ids(ids: Sequence[Any] | None) -> list[int] | None:
+    if ids is None:
+        return None
+    if not ids or not all(type(i) is int and 0 <= i < N_IDS for i in ids):
+        raise SetupError(f"prompt_ids is {str(ids)[:60]}; expected integers in 0..{N_IDS - 1}, at least one")
+    return list(ids)
+
+
+def _of_ids(name: str, given: list[int] | None, value: Mapping[str, Any]) -> Ask:
+    if given is None:
+        raise SetupError("neither `messages` nor `prompt_ids`; expected one of them")
+    if value.get("tools"):
+        raise SetupError("`tools` without `messages`: ids alone declare no tools; leave them out")
+    return Ask(name, tuple(given), thinking=value.get("thinking"))
