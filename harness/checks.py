@@ -105,6 +105,19 @@ def closed(case: Case) -> Iterator[Finding]:
         yield Finding("all-reasoning", "content", "reasoning, a stop and nothing else: </think> may have been removed")
 
 
+def parted(case: Case) -> Iterator[Finding]:
+    """Thinking was on and none of it came: all of it may stand in the content, with `</think>` removed in between.
+
+    A host is known to part the two where white space at the reasoning's end is known to be kept or lost. Where nothing
+    is known of it no bill can speak, and the answer stays unverified.
+    """
+    turn, thinks = case.turn, case.thinking or case.fmt.thinking_modes == (True,)
+    if not thinks or turn.reasoning or not turn.content or "</think>" in turn.content:
+        return
+    if case.traits and "reasoning_end" not in case.traits:
+        yield Finding("no-reasoning", "reasoning", "thinking was on and no reasoning came: it may stand in the content")
+
+
 def lost_bytes(case: Case) -> Iterator[Finding]:
     for where, text in texts(case.turn):
         if "\ufffd" in text:
@@ -175,8 +188,7 @@ def invalid_json(case: Case) -> Iterator[Finding]:
 
 def _balanced(call: ToolCall) -> bool:
     pieces = JSON_PIECE.findall(call.arguments)
-    pairs = (("{", "}"), ("[", "]"))
-    return pieces[:1] == ["{"] and all(pieces.count(a) == pieces.count(b) for a, b in pairs)
+    return pieces[:1] == ["{"] and all(pieces.count(a) == pieces.count(b) for a, b in ("{}", "[]"))
 
 
 INDEX = re.compile(r":\d+$")
@@ -266,6 +278,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     lost_calls,
     thinking_switch,
     closed,
+    parted,
     lost_bytes,
     leaks,
     call_ids,

@@ -62,7 +62,7 @@ def calibrate(
         base = habits_of(habits)
         kit = replace(judging(None, None, False, habits).kit, habits=base)
         found, n_used, n_bad = _gather(paths, kit)
-        learned, unknown = learn(found)
+        learned, unknown = learn(found, [h for h in base.lines if h.evidence != "answers"])
         written = _written(base, learned)
         if out is not None:
             store.write_atomic(out, written.encode())

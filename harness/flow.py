@@ -21,6 +21,7 @@ from harness.vocab import Vocab
 from harness.witnesses import Scene
 
 SECTION = "<|tool_calls_section_begin|>"
+PLACEHOLDER = "(no content)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,8 @@ def judge(
     told = model or exchange.model or turn.model
     fmt = find_format(model, kit.formats) if model else find_answer_format(told, turn.model, habits_of, kit)
     if fmt is None:
-        finding = Finding("unknown-format", "model", f"no format covers model {told!r}; see harness/formats")
+        models = " and ".join(dict.fromkeys(repr(m) for m in (told, turn.model)))
+        finding = Finding("unknown-format", "model", f"no one format covers {models}; see harness/formats")
         return Verdict("rejected", findings=(finding,), provider=name, model=told)
     thinking = exchange.thinking if exchange.thinking is not None else asked_thinking(exchange.request)
     tokens, notes = completion_tokens(turn.usage)
@@ -85,11 +87,15 @@ def judge(
 
 
 def find_answer_format(told: str | None, said: str | None, provider: str | None, kit: Kit) -> Format | None:
-    """The format of an answer: what the recorded stack implies, else the line's model, else the response's."""
+    """The format of an answer: what the recorded stack implies, else the line's model, else the response's.
+
+    None where the line and the response name models of two formats: then nobody knows who answered.
+    """
     implied = kit.habits.implies_format.get(provider or "")
     if implied:
         return next((f for f in kit.formats if f.name == implied), None)
-    return find_format(told, kit.formats) or find_format(said, kit.formats)
+    found = {f.name: f for f in (find_format(name, kit.formats) for name in (told, said)) if f is not None}
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
 def completion_tokens(usage: Usage | None) -> tuple[int | None, tuple[Finding, ...]]:
@@ -191,7 +197,22 @@ def _tried(base: Verdict, known: Known, traits: Traits, kit: Kit, modes: Sequenc
         )
     except readings.SearchBound as error:
         return replace(base, findings=(*base.findings, Finding("search-bound", "readings", str(error))))
-    return _told(base, outcome, len(common))
+    offset = witnesses.billed_offset(traits, known.fmt, modes[0], cut=base.truncated)
+    told = _told(base, outcome, len(common))
+    return replace(told, findings=(*told.findings, *_placeholder(outcome, known, kit, offset)))
+
+
+def _placeholder(outcome: Outcome, known: Known, kit: Kit, offset: int | None) -> tuple[Finding, ...]:
+    """The tag for calls without content whose bill lacks just the ids of a placeholder that some hosts filter out."""
+    trial, billed, turn = outcome.trial, known.completion_tokens, known.turn
+    if outcome.name != "rejected" or trial is None or billed is None or offset is None:
+        return ()
+    row = trial.ids.ids
+    missing = billed - offset - (len(row) - (row[-1:] == [known.fmt.terminator]))
+    if turn.content or not turn.tool_calls or missing != len(kit.encode(PLACEHOLDER)):
+        return ()
+    text = f"{missing} ids were billed beyond what came: a host that filters {PLACEHOLDER!r} looks like this"
+    return (Finding("placeholder-filtered", "content", text, fatal=False),)
 
 
 BELIEVED_WITH_IDS = frozenset(
@@ -201,6 +222,7 @@ BELIEVED_WITH_IDS = frozenset(
         "keys-maybe-sorted",
         "value-maybe-coerced",
         "all-reasoning",
+        "no-reasoning",
         "replacement-character",
         "marker-in-call",
     }

@@ -16,7 +16,7 @@ TRAILS = ("\n", "\n\n", "\n\n\n", "\r\n", " ", "\t", "  ", "\n ", "\n\n ", "\n \
 SEAM = re.compile(
     r"(?<=\S)(?= )|(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[A-Za-z0-9\u4e00-\u9fff])(?=[!-&(-/:-@\[-`{-~])"
 )
-"""Places within a text where an id always ends, whatever stands around: both sides are encoded as if they stood alone."""
+"""Places within a text where an id always ends: both sides are encoded as if they stood alone."""
 
 TEMPLATE, CANONICAL, INFERRED = bytes([Origin.TEMPLATE]), bytes([Origin.CANONICAL]), bytes([Origin.INFERRED])
 

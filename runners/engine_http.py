@@ -61,7 +61,7 @@ class Server:
         try:
             return loads(data)
         except ProviderError as error:
-            raise ProviderError(f"{self.url}{path} answered what is no JSON: {error}", code=200) from error
+            raise ProviderError(f"{self.url}{path} did not answer as an engine does: {error}", code=200) from error
 
     def _send(self, method: str, path: str, body: dict[str, Any] | None) -> bytes:
         """All bytes of an answer with status 200.

@@ -205,7 +205,9 @@ def _prompt_doubt(turn: Turn, prompt_ids: Sequence[int], kit: Kit) -> str:
         parted = id_difference(list(prompt_ids), read, kit.vocab)
         return f"the engine's template made another prompt: rendered and read {parted}" if parted else ""
     billed = turn.usage.prompt_tokens if turn.usage else None
-    if billed is not None and billed != len(prompt_ids):
+    if billed is None:
+        return "neither prompt ids nor prompt_tokens in the answer, so nothing shows which prompt it answers"
+    if billed != len(prompt_ids):
         return f"the engine's template made another prompt: {billed} prompt tokens, {len(prompt_ids)} were rendered"
     return ""
 

@@ -11,7 +11,8 @@ from typing import Literal
 from harness.encoder import load_vocab
 from harness.types import Verdict
 from harness.vocab import N_RANKS
-from tests.trials import Judged, Trial, ended, run, speak
+from tests.grammar import Deviation
+from tests.trials import Judged, Trial, ended, run
 
 Kind = Literal["fault", "split", "cancel"]
 
@@ -37,8 +38,14 @@ def explain(trial: Trial, judged: Judged) -> Breach:
     trial, judged = reduced(trial, judged)
     if is_resplit(judged.verdict, judged.answer.ids) and judged.verdict.premise == "count":
         return Breach("split", trial, judged)
-    cancels = len(trial.draw.deviations) > 1 and judged.verdict.premise == "count" and all_count(trial, judged)
+    causes = len(trial.draw.deviations) + hidden_by_cut(judged)
+    cancels = causes > 1 and judged.verdict.premise == "count" and all(_counts(trial, d) for d in trial.draw.deviations)
     return Breach("cancel" if cancels else "fault", trial, judged)
+
+
+def hidden_by_cut(judged: Judged) -> bool:
+    """Whether max_tokens fell just behind a control id: it changes the count and shows nothing."""
+    return judged.answer.finish_reason == "length" and judged.answer.ids[-1] >= N_RANKS
 
 
 def reduced(trial: Trial, judged: Judged) -> tuple[Trial, Judged]:
@@ -72,10 +79,12 @@ def is_resplit(verdict: Verdict, truth: tuple[int, ...]) -> bool:
     return True
 
 
-def all_count(trial: Trial, judged: Judged) -> bool:
-    """Whether each deviation changes the count, or is a split: one that does neither needs no other to hide it."""
-    n = len(judged.answer.ids)
-    return all(
-        d.edit == "split" or len(speak(replace(trial, draw=trial.draw.without(d))).ids) != n
-        for d in trial.draw.deviations
-    )
+def _counts(trial: Trial, deviation: Deviation) -> bool:
+    """Whether a deviation changes the count, by itself or in the judge's eyes, or is a split.
+
+    One that does not, and is accepted alone, needs no other that cancels it: then a second one has opened a door.
+    """
+    draw = trial.draw
+    if deviation.edit == "split" or len(draw.without(deviation).ids) != len(draw.ids):
+        return True
+    return not run(replace(trial, draw=replace(draw, deviations=(deviation,)))).verdict.accepted

@@ -1,206 +1,223 @@
-"""The kinds of deviation that a draw can hold: (rng, slots of the plain answer) -> Deviation, or None where none fits."""
+"""The kinds of deviation that a draw can hold: (rng, slots of the plain answer) -> Deviation; None where none fits."""
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from random import Random
-from typing import Any
 
+from harness.encoder import load_vocab
 from harness.vocab import CONTROL_IDS
-from tests import grammar, grammar_texts as texts
-from tests.grammar import CA, CB, CE, END, SB, SE, TE, TH, Deviation, Part
+from tests import grammar_texts as texts
+from tests.grammar_arguments import restyled
+from tests.grammar_parts import CA, CB, CE, SB, SE, TE, TH, Deviation, Part, Slots
+from tests.grammar_splits import SPLITS, unreachable
 
-Slots = Mapping[str, Part]
 Kind = Callable[[Random, Slots], Deviation | None]
 
-BLANKS = (" ", "\n", "\n\n", "  ", "\t", "\r\n", "\n\n\n", " \n", "\n ", "\u3000", "\u00a0", "\u2028", "\x0b", "\x85", "\n\n\n\n", "    ", "\n    ")
-OTHERS = [CONTROL_IDS[n] for n in ("[BOS]", "[EOS]", "[EOT]", "[UNK]", "[PAD]", "<|im_user|>", "<|im_assistant|>", "<|im_system|>", "<|im_middle|>", "<|media_begin|>", "<|media_pad|>", "<|start_header_id|>", "<|reserved_token_163600|>")]
-MARKS = [TH, TE, SB, SE, CB, CA, CE]
+BLANKS = (
+    *(" ", "\n", "\n\n", "\n\n\n", "\n\n\n\n", "  ", "    ", "\t", "\r\n", " \n", "\n ", "\n    "),
+    *("\u3000", "\u00a0", "\u2028", "\x0b", "\x85"),
+)
+LITERALS = (*texts.MARKERS, *("</think>", "<think>", "<|im_end|>") * 4, *(m for m in texts.MARKERS if "tool" in m) * 4)
+OTHER_CONTROLS = [
+    i for name, i in CONTROL_IDS.items() if name in texts.MARKERS and i not in (TH, TE, SB, SE, CB, CA, CE)
+]
+OTHER_CONTROLS = [i for i in OTHER_CONTROLS if i != CONTROL_IDS["<|im_end|>"]] + [163600]
+MARKERS = (TH, TE, SB, SE, CB, CA, CE)
+BROKEN = (b"\xff", b"\x80", b"\xe4", b"\xf0\x9f", b"\xc3", b"\xe4\xbd")
+TEXTS = ("reasoning", "content", "arguments:", "header:")
+EDGES = ("reasoning", "content", "arguments:")
 
 
-def _pick(rng: Random, slots: Slots, *prefixes: str) -> str | None:
+def _slot(rng: Random, slots: Slots, *prefixes: str) -> str | None:
     found = [name for name in slots if name.startswith(prefixes)]
     return rng.choice(found) if found else None
 
 
-def _base(slot: str) -> str:
+def _kind_of(slot: str) -> str:
     return slot.partition(":")[0]
 
 
+def _inside(rng: Random, slots: Slots, what: str, part: Part, prefixes: tuple[str, ...]) -> Deviation | None:
+    """A part at an edge of a text, or anywhere in it."""
+    slot = _slot(rng, slots, *prefixes)
+    at = rng.choice((0.0, 1.0, rng.random()))
+    return Deviation(f"{what} in {_kind_of(slot)}", slot, "inside", (part,), at) if slot else None
+
+
 def blank(rng: Random, slots: Slots) -> Deviation | None:
-    """White space at an edge of a text, between markers, or behind the section."""
-    slot = rng.choice(list(slots))
-    edit = rng.choice(("before", "after"))
-    if slot == "end":
-        edit = "before"
-    return Deviation(f"blank {edit} {_base(slot)}", slot, edit, (rng.choice(BLANKS),))
-
-
-def edge_blank(rng: Random, slots: Slots) -> Deviation | None:
-    slot = _pick(rng, slots, "reasoning", "content", "arguments")
-    edit = rng.choice(("before", "after"))
-    return slot and Deviation(f"blank {edit} {_base(slot)}", slot, edit, (rng.choice(BLANKS),)) or None
+    """White space at an edge of a text, between markers, behind the section."""
+    slot = _slot(rng, slots, *(EDGES if rng.random() < 0.5 else ("",)))
+    edit = "before" if slot == "end" or rng.random() < 0.5 else "after"
+    return Deviation(f"blank {edit} {_kind_of(slot)}", slot, edit, (rng.choice(BLANKS),)) if slot else None
 
 
 def only_blank(rng: Random, slots: Slots) -> Deviation | None:
-    slot = _pick(rng, slots, "reasoning", "content")
-    return slot and Deviation(f"only blanks for {slot}", slot, "instead", (rng.choice(BLANKS),)) or None
+    """Nothing but white space for a text."""
+    slot = _slot(rng, slots, "reasoning", "content")
+    return Deviation(f"only blanks for {slot}", slot, "instead", (rng.choice(BLANKS),)) if slot else None
 
 
 def spelled(rng: Random, slots: Slots) -> Deviation | None:
     """A marker spelled in ordinary ids."""
-    slot = _pick(rng, slots, "reasoning", "content", "arguments", "header")
-    marker = rng.choice(texts.MARKERS[:]) if rng.random() < 0.3 else rng.choice(("</think>", "<think>", "<|im_end|>", "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"))
-    return slot and Deviation(f"spelled {marker} in {_base(slot)}", slot, "inside", (marker,), rng.choice((0.0, 1.0, rng.random()))) or None
+    literal = rng.choice(LITERALS)
+    return _inside(rng, slots, f"spelled {literal}", literal, TEXTS)
 
 
 def spelled_section(rng: Random, slots: Slots) -> Deviation | None:
-    """A whole call spelled in ordinary ids, as prose that explains the format does."""
-    slot = _pick(rng, slots, "reasoning", "content")
-    call = f"<|tool_call_begin|>functions.{rng.choice(texts.TOOL_NAMES)}:0<|tool_call_argument_begin|>{{}}<|tool_call_end|>"
+    """A whole section spelled in ordinary ids, as prose that explains the format does."""
+    header = f"functions.{rng.choice(texts.TOOL_NAMES)}:0"
+    call = f"<|tool_call_begin|>{header}<|tool_call_argument_begin|>{{}}<|tool_call_end|>"
     whole = f"<|tool_calls_section_begin|>{call}<|tool_calls_section_end|>"
-    return slot and Deviation(f"spelled section in {slot}", slot, "inside", (whole,), rng.random()) or None
-
-
-def control(rng: Random, slots: Slots) -> Deviation | None:
-    slot = _pick(rng, slots, "reasoning", "content", "arguments", "header", "section", "call", "section_end")
-    made = rng.choice(OTHERS)
-    if isinstance(slots.get(slot or ""), int):
-        return Deviation(f"control id after {_base(slot or '')}", slot or "", "after", (made,))
-    return slot and Deviation(f"control id in {_base(slot)}", slot, "inside", (made,), rng.choice((0.0, 1.0, rng.random()))) or None
+    return _inside(rng, slots, "spelled section", whole, ("reasoning", "content"))
 
 
 def marker(rng: Random, slots: Slots) -> Deviation | None:
     """A real marker where the grammar has none."""
-    slot = _pick(rng, slots, "reasoning", "content", "arguments", "header")
-    made = rng.choice(MARKS)
-    name = grammar.load_vocab().control_name(made)
-    return slot and Deviation(f"stray {name} in {_base(slot)}", slot, "inside", (made,), rng.choice((0.0, 1.0, rng.random()))) or None
+    made = rng.choice(MARKERS)
+    return _inside(rng, slots, f"stray {load_vocab().control_name(made)}", made, TEXTS)
 
 
-def dropped(rng: Random, slots: Slots) -> Deviation | None:
-    slot = _pick(rng, slots, "close", "section", "section_end", "call:", "middle:", "call_end:")
-    return slot and Deviation(f"no {_base(slot)}", slot, "instead", ()) or None
-
-
-def doubled(rng: Random, slots: Slots) -> Deviation | None:
-    slot = _pick(rng, slots, "close", "section", "section_end", "call:", "middle:", "call_end:", "open")
-    return slot and Deviation(f"two {_base(slot)}", slot, "after", (slots[slot],)) or None
-
-
-def no_close(rng: Random, slots: Slots) -> Deviation | None:
-    return Deviation("no close", "close", "instead", ()) if "close" in slots else None
-
-
-def think_again(rng: Random, slots: Slots) -> Deviation | None:
-    return Deviation("<think> again", "reasoning", "before", (TH,) * rng.choice((1, 1, 2))) if "reasoning" in slots else None
-
-
-def think_off(rng: Random, slots: Slots) -> Deviation | None:
-    """Thinking though it is off: text and `</think>` in front of the content."""
-    if "reasoning" in slots:
-        return None
-    return Deviation("thinks though off", "content", "before", (texts.text(rng, 3), TE))
-
-
-def reopened(rng: Random, slots: Slots) -> Deviation | None:
-    slot = _pick(rng, slots, "call_end:")
+def control(rng: Random, slots: Slots) -> Deviation | None:
+    """Another control id in a text, or between markers."""
+    made = rng.choice(OTHER_CONTROLS)
+    slot = _slot(rng, slots, "section", "call", "middle:") if rng.random() < 0.3 else None
     if slot is None:
-        return None
-    between = rng.choice(("", "", " ", "\n", "And now. ", "mid"))
-    last = f"call_end:{int(slot.partition(':')[2]) + 1}" not in slots
-    if last:
-        again = (CB, f"functions.{rng.choice(texts.TOOL_NAMES)}:9", CA, "{}", CE) if rng.random() < 0.5 else ()
-        return Deviation("second section" + (" with a call" if again else ", empty"), slot, "after", (SE, between, SB, *again))
-    return Deviation("second section", slot, "after", (SE, between, SB))
-
-
-def loose_text(rng: Random, slots: Slots) -> Deviation | None:
-    """Text in front of a call, behind one, behind the section."""
-    slot = _pick(rng, slots, "section", "call_end:", "section_end")
-    return slot and Deviation(f"text after {_base(slot)}", slot, "after", (texts.text(rng, rng.choice((1, 1, 2, 4))) or "x",)) or None
-
-
-def empty_section(rng: Random, slots: Slots) -> Deviation | None:
-    slot = _pick(rng, slots, "content", "reasoning", "section_end")
-    return slot and Deviation(f"empty section after {_base(slot)}", slot, "after", (SB, SE)) or None
-
-
-def header(rng: Random, slots: Slots) -> Deviation | None:
-    slot = _pick(rng, slots, "header:")
-    if slot is None:
-        return None
-    was = str(slots[slot])
-    name, _, index = was.removeprefix("functions.").rpartition(":")
-    way, made = rng.choice((
-        ("without prefix", f"{name}:{index}"), ("without index", f"functions.{name}"), ("bare name", name), ("bare index", index),
-        ("index off", f"functions.{name}:{int(index) + rng.choice((1, 7, 100, 1000))}"), ("index with zeros", f"functions.{name}:0{index}"),
-        ("double prefix", f"functions.functions.{name}:{index}"), ("other prefix", f"function.{name}:{index}"), ("underscored", f"{name}_{index}"),
-        ("empty", ""), ("call id", "call_00_a8Xk"), ("spaced", f"functions.{name} : {index}"), ("two indices", f"functions.{name}:{index}:{index}"),
-        ("Prefix", f"Functions.{name}:{index}"), ("tail", f"functions.{name}:{index}x"), ("unknown name", f"functions.nope:{index}"), ("with arguments", f"functions.{name}:{index}{{")
-    ))
-    return Deviation(f"header {way}", slot, "instead", (made,))
-
-
-def _restyled(was: str, rng: Random) -> tuple[str, str]:
-    parsed = json.loads(was)
-    ways: dict[str, Callable[[], str]] = {
-        "compact": lambda: json.dumps(parsed, ensure_ascii=False, separators=(",", ":")),
-        "indented": lambda: json.dumps(parsed, ensure_ascii=False, indent=rng.choice((2, 4))),
-        "escaped": lambda: json.dumps(parsed).replace("/", "\\/"),
-        "half compact": lambda: json.dumps(parsed, ensure_ascii=False, separators=rng.choice(((", ", ":"), (",", ": ")))),
-        "padded": lambda: was.replace("{", "{ ").replace("}", " }"),
-        "number for text": lambda: json.dumps(parsed | {"path": rng.choice((1, True, None, 2.5, {}, []))}, ensure_ascii=False),
-        "text for number": lambda: json.dumps(parsed | rng.choice(({"n": "7"}, {"ok": "true"}, {"x": "0.5"}, {"n": "7", "ok": "false"}, {"options": '{"a": 1}'}))),
-        "float for integer": lambda: json.dumps(parsed | rng.choice(({"n": 7.0}, {"x": 1.0}, {"x": 3}))),
-        "exponent": lambda: was[:-1] + (", " if parsed else "") + '"x": 1e5}',
-        "doubled key": lambda: was[:-1] + (", " if parsed else "") + '"n": 1, "n": 2}',
-        "undeclared key": lambda: json.dumps(parsed | {"z": rng.choice((1, "y", None))}, ensure_ascii=False),
-        "no object": lambda: rng.choice(('"text"', "7", "[1]", "null", "true", "hello", "[]", '[{"n": 1}]')),
-        "broken": lambda: rng.choice((was[:-1], was + "}", was[:-1] + ",}", "{'n': 1}", '{"n": }', was + was, "{n: 1}", was + " ok", "x" + was)),
-        "empty": lambda: "",
-        "only blanks": lambda: rng.choice((" ", "\n")),
-        "named inside": lambda: json.dumps({"name": "run", "arguments": parsed}),
-    }
-    name = rng.choice(list(ways))
-    return name, ways[name]()
-
-
-def other_arguments(rng: Random, slots: Slots) -> Deviation | None:
-    slot = _pick(rng, slots, "arguments:")
-    if slot is None:
-        return None
-    name, made = _restyled(str(slots[slot]), rng)
-    return Deviation(f"arguments {name}", slot, "instead", (made,)) if made != slots[slot] else None
-
-
-def call_in_reasoning(rng: Random, slots: Slots) -> Deviation | None:
-    """A section within the reasoning. Not where nothing follows `</think>`: there it is two, no close and a stray one."""
-    if "reasoning" not in slots or not (slots["content"] or "section" in slots):
-        return None
-    call = (SB, CB, f"functions.{rng.choice(texts.TOOL_NAMES)}:0", CA, texts.arguments(rng), CE, SE)
-    return Deviation("call inside reasoning", "reasoning", rng.choice(("after", "inside")), call, 0.5)
+        return _inside(rng, slots, "control id", made, TEXTS)
+    return Deviation(f"control id after {_kind_of(slot)}", slot, "after", (made,))
 
 
 def lost_bytes(rng: Random, slots: Slots) -> Deviation | None:
-    slot = _pick(rng, slots, "reasoning", "content", "arguments")
-    made = grammar.load_vocab().find(rng.choice((b"\xff", b"\x80", b"\xe4", b"\xf0\x9f", b"\xc3", b"\xe4\xbd")))
-    return slot and made is not None and Deviation(f"invalid bytes in {_base(slot)}", slot, "inside", (made,), rng.choice((1.0, 0.0, rng.random()))) or None
+    """An id whose bytes are no UTF-8."""
+    made = load_vocab().find(rng.choice(BROKEN))
+    return None if made is None else _inside(rng, slots, "invalid bytes", made, EDGES)
+
+
+def odd_id(rng: Random, slots: Slots) -> Deviation | None:
+    """An id that the canonical encoding never gives."""
+    return _inside(rng, slots, "unreachable id", rng.choice(unreachable()), EDGES)
 
 
 def split(rng: Random, slots: Slots) -> Deviation | None:
-    slot = _pick(rng, slots, "reasoning", "content", "arguments", "header")
-    way = rng.choice(list(grammar.SPLITS))
-    return slot and Deviation(f"split: {way} in {_base(slot)}", slot, "split", (), rng.random(), way) or None
+    """The same text in other ids."""
+    slot, way = _slot(rng, slots, *TEXTS), rng.choice(list(SPLITS))
+    return Deviation(f"split: {way} in {_kind_of(slot)}", slot, "split", (), rng.random(), way) if slot else None
 
 
-def odd_token(rng: Random, slots: Slots) -> Deviation | None:
-    """An id that the canonical encoding never gives."""
-    slot = _pick(rng, slots, "reasoning", "content", "arguments")
-    return slot and Deviation(f"unreachable id in {_base(slot)}", slot, "inside", (rng.choice(grammar.unreachable()),), rng.random()) or None
+def dropped(rng: Random, slots: Slots) -> Deviation | None:
+    """A marker that the grammar wants, not sampled; `</think>` most often."""
+    every = ("section", "call", "middle:", "close")
+    slot = _slot(rng, slots, "close") if rng.random() < 0.4 else _slot(rng, slots, *every)
+    return Deviation(f"no {_kind_of(slot)}", slot, "instead") if slot else None
+
+
+def doubled(rng: Random, slots: Slots) -> Deviation | None:
+    """A marker twice."""
+    slot = _slot(rng, slots, "section", "call", "middle:", "close", "open")
+    return Deviation(f"two {_kind_of(slot)}", slot, "after", (slots[slot],)) if slot else None
+
+
+def think_again(rng: Random, slots: Slots) -> Deviation | None:
+    """`<think>` at the start, though it stands in the prompt or was sampled."""
+    slot = _slot(rng, slots, "reasoning")
+    return Deviation("<think> again", slot, "before", (TH,) * rng.choice((1, 1, 2))) if slot else None
+
+
+def thinks_though_off(rng: Random, slots: Slots) -> Deviation | None:
+    """Text and `</think>` in front of the content where no thinking was asked for."""
+    return (
+        None if "reasoning" in slots else Deviation("thinks though off", "content", "before", (texts.text(rng, 3), TE))
+    )
+
+
+def loose_text(rng: Random, slots: Slots) -> Deviation | None:
+    """Text within the section, or behind it."""
+    slot = _slot(rng, slots, "section", "call_end:")
+    made = texts.text(rng, rng.choice((1, 1, 2, 4))) or "x"
+    return Deviation(f"text after {_kind_of(slot)}", slot, "after", (made,)) if slot else None
+
+
+def second_section(rng: Random, slots: Slots) -> Deviation | None:
+    """The section ends and begins again behind a call, with or without text between, with or without a call in it."""
+    slot = _slot(rng, slots, "call_end:")
+    if slot is None:
+        return None
+    last = f"call_end:{int(slot.partition(':')[2]) + 1}" not in slots
+    again = rng.choice(((), _call(rng, "9"))) if last else ()
+    name = "second section" if not last else "second section with a call" if again else "second section, empty"
+    between = rng.choice(("", "", " ", "\n", "And now. ", "mid"))
+    return Deviation(name, slot, "after", (SE, between, SB, *again))
+
+
+def _call(rng: Random, index: str) -> tuple[Part, ...]:
+    return CB, f"functions.{rng.choice(texts.TOOL_NAMES)}:{index}", CA, texts.arguments(rng), CE
+
+
+def empty_section(rng: Random, slots: Slots) -> Deviation | None:
+    """A section without a call."""
+    slot = _slot(rng, slots, "content", "reasoning", "section_end")
+    return Deviation(f"empty section after {slot}", slot, "after", (SB, SE)) if slot else None
+
+
+def call_in_reasoning(rng: Random, slots: Slots) -> Deviation | None:
+    """A section within the reasoning; not where nothing follows `</think>`: that is two, no close and a stray one."""
+    if "reasoning" not in slots or not (slots["content"] or "section" in slots):
+        return None
+    where = rng.choice((0.5, 1.0))
+    return Deviation("call inside reasoning", "reasoning", "inside", (SB, *_call(rng, "0"), SE), where)
+
+
+HEADERS = {
+    "without prefix": "{name}:{index}",
+    "without index": "functions.{name}",
+    "bare name": "{name}",
+    "bare index": "{index}",
+    "index off": "functions.{name}:{other}",
+    "index with zeros": "functions.{name}:0{index}",
+    "two prefixes": "functions.functions.{name}:{index}",
+    "other prefix": "function.{name}:{index}",
+    "capital prefix": "Functions.{name}:{index}",
+    "underscored": "{name}_{index}",
+    "empty": "",
+    "minted": "call_00_a8Xk",
+    "spaced": "functions.{name} : {index}",
+    "two indices": "functions.{name}:{index}:{index}",
+    "tail": "functions.{name}:{index}x",
+    "unknown name": "functions.nope:{index}",
+    "brace": "functions.{name}:{index}{{",
+}
+
+
+def header(rng: Random, slots: Slots) -> Deviation | None:
+    """Another header than functions.NAME:IDX with the right IDX."""
+    slot = _slot(rng, slots, "header:")
+    if slot is None:
+        return None
+    name, _, index = str(slots[slot]).removeprefix("functions.").rpartition(":")
+    way = rng.choice(list(HEADERS))
+    other = int(index) + rng.choice((1, 7, 100, 1000))
+    return Deviation(f"header {way}", slot, "instead", (HEADERS[way].format(name=name, index=index, other=other),))
+
+
+def other_arguments(rng: Random, slots: Slots) -> Deviation | None:
+    """Arguments in another style, of other types, broken, or none."""
+    slot = _slot(rng, slots, "arguments:")
+    if slot is None:
+        return None
+    way, made = restyled(rng, str(slots[slot]))
+    return Deviation(f"arguments {way}", slot, "instead", (made,)) if made != slots[slot] else None
 
 
 KINDS: tuple[Kind, ...] = (
-    blank, edge_blank, edge_blank, only_blank, spelled, spelled, spelled_section, control, marker, marker, dropped, doubled, no_close, think_again,
-    think_off, reopened, reopened, loose_text, loose_text, empty_section, header, header, other_arguments, other_arguments, call_in_reasoning, lost_bytes,
-    split, split, split, odd_token,
+    *(blank, blank, blank, only_blank, spelled, spelled, spelled_section, marker, marker, control, lost_bytes, odd_id),
+    *(split, split, split, dropped, dropped, doubled, think_again, thinks_though_off, loose_text, loose_text),
+    *(
+        second_section,
+        second_section,
+        empty_section,
+        call_in_reasoning,
+        header,
+        header,
+        other_arguments,
+        other_arguments,
+    ),
 )
+"""A kind that stands here twice is drawn twice as often."""

@@ -11,10 +11,25 @@ from harness.vocab import CONTROL_IDS
 
 FRAGMENTS = (
     ["The", " cat", " sat", "Let", " me", " think", " about", " it", " function", "return", "Hello", " world", " OK"],
-    [".", ". ", ".\n", ".\n\n", ", ", "!", "?", ": ", ";", " - ", "...", "?!\n", ")\n", " (", ")", "\"", "'", "`"],
+    [".", ". ", ".\n", ".\n\n", ", ", "!", "?", ": ", ";", " - ", "...", "?!\n", ")\n", " (", ")", '"', "'", "`"],
     ["4", "2024", " 17", "3.14", "1,000", "0", " 5%"],
     ["```python\n", "def f(x):\n    return x\n", "```", "    ", "\t", "\n\n", "\r\n", "{", "}", "};\n", "[1, 2]", "//"],
-    ["你好", "世界。", "，", "的", "我们", "！\n", "「", "」", "日本語", "カタカナ", "한국어", " ไทย", "Привет", " مرحبا"],
+    [
+        "你好",
+        "世界。",
+        "，",
+        "的",
+        "我们",
+        "！\n",
+        "「",
+        "」",
+        "日本語",
+        "カタカナ",
+        "한국어",
+        " ไทย",
+        "Привет",
+        " مرحبا",
+    ],
     ["🙂", "👩‍💻", " 🎉", "é", " naïve", "e\u0301", "\u00a0", "\u200b", "\u3000", "−", "→", "“", "”", "—", "…"],
     ["<", "</", "<|", "|>", ">", "think", "<b>", "</b>", "<br/>\n", "don't", "I'm", "$x^2$", "http://a.b/c?d=e", "**"],
 )
@@ -35,9 +50,11 @@ TOOLS = [
 ]
 
 
-def size(rng: Random) -> int:
-    """Fragments of a text: mostly few, now and then enough for 3,000 ids."""
-    return rng.choice((0, 1, 1, 2, 3, 4, 6, 8, 12)) if rng.random() < 0.97 else rng.choice((60, 250, 1000))
+def size(rng: Random, limit: int | None = None) -> int:
+    """Fragments of a text: mostly few; without a limit now and then enough for 3,000 ids."""
+    if limit is not None:
+        return rng.randrange(limit + 1)
+    return rng.choice((0, 0, 1, 1, 2, 3, 4, 6, 8, 12) * 30 + (60, 200, 1000) * 2)
 
 
 def text(rng: Random, n: int) -> str:
@@ -46,7 +63,9 @@ def text(rng: Random, n: int) -> str:
     for _ in range(min(n, 40)):
         kind = FRAGMENTS[rng.randrange(len(FRAGMENTS))]
         made += kind[rng.randrange(len(kind))]
-    made = " ".join([made] * (n // 40)) if n >= 80 else made
+    made = (
+        " ".join([made] * (n // 40)) if n >= 80 else made
+    )  # a long text repeats itself: its ids matter, not its words
     for marker in MARKERS:
         made = made.replace(marker, "")
     return made.strip()

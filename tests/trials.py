@@ -155,7 +155,7 @@ def kit_of(trial: Trial) -> Kit:
     return Kit(load_vocab(), encode_ordinary, formats(), Habits(tuple(_true_habits(trial)), {}, IMPLIES))
 
 
-IMPLIES = {name: "kimi-k2.5" for name in STACKS_RECORDED}
+IMPLIES = dict.fromkeys(STACKS_RECORDED, "kimi-k2.5")
 YES_NO = {True: "yes", False: "no"}
 
 

@@ -53,14 +53,19 @@ ROWS = [
     row(turn(ids=(HI, END)), [HI, END], [0, 0], id="ids"),
     row(turn(token_bytes=(b"Hi", b"<|im_end|>")), [HI, END], [1, 1], id="bytes-and-a-control-name"),
     row(turn(ids=(HI, END), token_bytes=(b"He", b"llo")), [HI, END], [0, 0], id="ids-go-before-bytes"),
-    row(turn(content="🙂", token_bytes=(b"\xf0\x9f", b"\x99\x82", b"<|im_end|>")), [5885, 46813, END], [1, 1, 1], id="split"),
+    row(
+        turn(content="🙂", token_bytes=(b"\xf0\x9f", b"\x99\x82", b"<|im_end|>")),
+        [5885, 46813, END],
+        [1, 1, 1],
+        id="a-split",
+    ),
     row(
         turn("Hi", "", (CALL,), "tool_calls", ids=(HI, CLOSE, *SECTION, END)),
         [HI, CLOSE, *SECTION, END],
         [0] * 13,
         id="a-call",
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("answer", "ids", "origins"), ROWS)
@@ -117,6 +122,11 @@ def test_a_call_without_a_reported_terminator() -> None:
     assert report.doubt == "12 ids reported, 13 tokens billed"
 
 
+def holds(text: str) -> str:
+    """The doubt about a text that did not come."""
+    return f"the ids hold {text!r}, which is not in the answer"
+
+
 TEXTS = [
     # what came, ids, doubt
     row(turn("Hi", "Hello"), [HI, CLOSE, HELLO], "", id="reasoning-and-content"),
@@ -124,7 +134,7 @@ TEXTS = [
     row(turn("Hi", "Hello"), [HI, 198, CLOSE, HELLO], "", id="white-space-that-the-host-stripped"),
     row(turn("Hi", "Hello"), [HELLO, CLOSE, HI], "content is not in the decoded ids", id="the-wrong-way-round"),
     row(turn("Hello", ""), [HI, CLOSE], "reasoning is not in the decoded ids", id="another-text"),
-    row(turn("", "Hi"), [CLOSE, HI, 6184], "the ids hold ' extra', which is not in the answer", id="more-text"),
+    row(turn("", "Hi"), [CLOSE, HI, 6184], holds(" extra"), id="more-text"),
     row(turn("", "Hi"), [CLOSE, 163_840, HI], "id 163840 is outside the vocabulary (0..163839)", id="no-such-id"),
     row(turn("", "Hi"), [CLOSE, -1, HI], "id -1 is outside the vocabulary (0..163839)", id="negative"),
     row(turn("", "a<think>b"), [CLOSE, 64, THINK, 65], "", id="a-control-id-that-came-as-text"),
@@ -149,9 +159,9 @@ TEXTS = [
         id="arguments-written-anew",
     ),
     row(turn("Hi", "Hello"), [HI, CLOSE, HELLO, *SECTION], "", id="a-section-that-the-host-deleted"),
-    row(turn("Hi", "Hello", (CALL,)), [HI, CLOSE, HELLO, *SECTION, HELLO], "the ids hold 'Hello', which is not in the answer", id="text-behind-a-section"),
-    row(turn("", "Hi"), [CLOSE, HI, 14950, 25, 16], "the ids hold 'note:1', which is not in the answer", id="what-looks-like-a-call-id"),
-]  # fmt: skip
+    row(turn("Hi", "Hello", (CALL,)), [HI, CLOSE, HELLO, *SECTION, HELLO], holds("Hello"), id="behind-a-section"),
+    row(turn("", "Hi"), [CLOSE, HI, 14950, 25, 16], holds("note:1"), id="what-looks-like-a-call-id"),
+]
 
 
 @pytest.mark.parametrize("ended", [True, False], ids=["ended", "cut"])
@@ -186,7 +196,9 @@ REPLAYS = [
         "tool_calls: the stack would make \"[('f', '{}')]\" of these ids, '[]' came",
         id="calls",
     ),
-    row(("", "Hi", (), "length"), "finish_reason: the stack would make 'length' of these ids, 'stop' came", id="finish"),
+    row(
+        ("", "Hi", (), "length"), "finish_reason: the stack would make 'length' of these ids, 'stop' came", id="finish"
+    ),
 ]
 
 

@@ -20,10 +20,11 @@ LINES = ("", "\n", "\n\n", "\n\n\n", "\r\n", " \n", "\n \n", "\n\n\n\n")
 INDENTS = ("", " ", "  ", "   ", "    ", "        ", "\t", "\t\t", " \t", "\u3000")
 BLANKS = sorted({line + indent for line in LINES for indent in INDENTS} - {""})
 
-WORDS = (
-    "The cat,foo,foobar,SLE,Krypton,Samantha,getElementById,x1y22,don't,'s,(∑,||},|},],},{\"a\": 1},.,...,?!,`,```,**,=>,"
-    "5,1234,中,上升，,。,é,ة,և,🙂,<think>,</,</think>,\ufeff,#,-,_,/,//,\\n"
-).split(",")
+WORDS = [
+    *("The cat", "foo", "foobar", "SLE", "Krypton", "Samantha", "getElementById", "x1y22", "don't", "'s", "5", "1234"),
+    *("(∑", "||}", "|}", "]", "}", '{"a": 1}', ".", ",", "...", "?!", "`", "```", "**", "=>", "#", "-", "_", "/", "//"),
+    *("中", "上升，", "。", "é", "ة", "և", "🙂", "\ufeff", "<think>", "</", "</think>", "\\n"),
+]
 
 
 @st.composite
