@@ -15,6 +15,7 @@ from harness.flow import Kit, completion_tokens, find_answer_format, same_provid
 from harness.formats import Format
 from harness.json_keys import keys_sorted, wire_style
 from harness.learn import Evidence, Way
+from harness.markers import marker_names
 from harness.response import parse
 from harness.types import Exchange, Reading, Segment, Turn
 
@@ -58,7 +59,7 @@ def evidence(exchange: Exchange, kit: Kit) -> Evidence | None:
     modes = readings.modes(turn, fmt, thinking)
     tokens, _ = completion_tokens(turn.usage)
     found = checks.check(Case(turn, fmt, thinking, {}, exchange.request, provider, same_provider, tokens))
-    named = any(readings.marker_names(text) for text in (turn.reasoning, turn.content))  # [EOS] is no finding
+    named = any(marker_names(text) for text in (turn.reasoning, turn.content))  # [EOS] is no finding
     if len(modes) != 1 or named or any(f.code in UNCOUNTABLE for f in found):
         return None
     return Evidence(

@@ -11,13 +11,14 @@ from itertools import product
 from typing import Literal
 
 from harness.formats import Format
-from harness.json_keys import key_orders, keys_sorted, restyle
+from harness.json_keys import is_json, key_orders, keys_sorted, restyle
 from harness.types import Segment, ToolCall
 
 NATIVE = re.compile(r"functions\.(?P<name>.+):(?P<index>\d+)", re.DOTALL)
 SHORT = re.compile(r"(?P<name>[^:]+):(?P<index>\d+)", re.DOTALL)
 BARE = re.compile(r"(?P<index>\d+)")
 UNDERSCORED = re.compile(r"(?P<name>.+)_(?P<index>\d+)", re.DOTALL)
+Row = tuple[Segment, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,9 @@ HEADERS = {
     ("", "underscored"): (_as_sent, _prefixed),
 }
 
+PREFIX_UNSEEN = {("renumbered", "native"), *(("prefixed", style) for style in ("short", "bare", "underscored"))}
+"""Where the host wrote or dropped `functions.`: an id sampled without it looks the same and may have the same count."""
+
 
 def headers(call: ToolCall, position: int, fmt: Format, traits: Mapping[str, str]) -> list[Option]:
     """Ways to write the id between call begin and argument begin; [] where nothing is left of it."""
@@ -103,42 +107,52 @@ def headers(call: ToolCall, position: int, fmt: Format, traits: Mapping[str, str
         masked_tail=0 if traits.get("call_index") == "kept" else -(-len(digits) // 3),
         inferred=style == "minted",
         channel=f"header:{position}",
+        lookalikes=(f"{call.name}:{digits}",) if (trait, style) in PREFIX_UNSEEN else (),
     )
     made = [way(call, position) for way in HEADERS.get((trait, style), ())]
-    options = [
+    return [
         Option((replace(common, text=text),), (name,), rival="trait" if k else "")
         for k, (text, name) in enumerate(made)
     ]
-    if trait == "renumbered" and style == "native":
-        bare = replace(common, text=f"{call.name}:{digits}")
-        options.append(Option((bare,), ("id-without-prefix",), 1, ("no-rival",)))
-    return options
 
 
 def arguments(call: ToolCall, position: int, fmt: Format, traits: Mapping[str, str]) -> list[Option]:
     """Ways in which the arguments can have been written.
 
     Where the trait is unknown, a way other than as sent is a rival only: the more styles are tried, the more bills
-    match one of them by chance.
+    match one of them by chance. Where it is known that a host writes them anew, the other styles are lookalikes: most
+    have another count, and where one has the same, the ids that differ are masked.
     """
-    edge = is_open("argument_edges", fmt, traits)
-
-    def option(text: str, name: str, rival: Literal["", "trait"] = "") -> Option:
-        kept = traits.get("argument_keys") == "kept" or not keys_sorted(text)
-        others = () if kept else key_orders(text) or ()
-        segment = Segment(text=text, lead=edge, trail=edge, channel=f"call:{position}", alternates=others)
-        return Option((segment,), (name,), rival=rival)
-
     trait = traits.get("arguments", "")
-    styles = {"as-sent": call.arguments}
-    if trait != "as-sent":
-        styles |= {style: restyle(call.arguments, style) for style in ("spaced", "compact")}
+    texts = {"as-sent": call.arguments}
+    if trait != "as-sent" and is_json(call.arguments):  # what is no JSON cannot have been written anew
+        texts |= {style: restyle(call.arguments, style) for style in ("spaced", "compact")}
     if trait:
-        return [option(styles[trait], f"arguments-{trait}")]
+        name = trait if trait in texts else "as-sent"
+        return [_argument_option(texts[name], f"arguments-{name}", position, fmt, traits, tuple(texts.values()))]
     distinct: dict[str, str] = {}
-    for name, text in styles.items():
+    for name, text in texts.items():
         distinct.setdefault(text, f"arguments-{name}")
-    return [option(text, name, "trait" if text != call.arguments else "") for text, name in distinct.items()]
+    return [
+        replace(_argument_option(text, name, position, fmt, traits), rival="trait" if text != call.arguments else "")
+        for text, name in distinct.items()
+    ]
+
+
+def _argument_option(
+    text: str, name: str, position: int, fmt: Format, traits: Mapping[str, str], styles: tuple[str, ...] = ()
+) -> Option:
+    edge = is_open("argument_edges", fmt, traits)
+    kept = traits.get("argument_keys") == "kept" or not keys_sorted(text)
+    segment = Segment(
+        text=text,
+        lead=edge,
+        trail=edge,
+        channel=f"call:{position}",
+        alternates=() if kept else key_orders(text) or (),
+        lookalikes=tuple(s for s in dict.fromkeys(styles) if s != text),
+    )
+    return Option((segment,), (name,))
 
 
 def sections(
@@ -147,29 +161,28 @@ def sections(
     """Ways in which a whole section can have been sampled.
 
     One way of writing ids and arguments holds for all calls of an answer: a host does not change its mind within a
-    body. `open_begin` marks a section whose first id may stand elsewhere. Its last id is certain only where the terminator is
-    known to be sampled behind it: elsewhere a terminator may stand in its place, billed alike.
+    body. `open_begin` marks a section whose first id may stand elsewhere. Its last id is certain only where the
+    terminator is known to be sampled behind it: elsewhere a terminator may stand in its place, billed alike.
     """
     per_call = [_call_options(call, k, fmt, traits) for k, call in enumerate(calls)]
     if any(not options for options in per_call):
         return []
     names = sorted({o.assumptions for options in per_call for o in options})
     options = []
-    for name in names:
-        chosen = [_pick(options_of, name) for options_of in per_call]
+    for chosen in dict.fromkeys(tuple(_pick(options_of, name) for options_of in per_call) for name in names):
         told = tuple(dict.fromkeys(n for o in chosen for n in o.assumptions))
-        rank = max(o.rank for o in chosen)
-        base = Option((), told, rank, ("no-rival",) if rank else (), next((o.rival for o in chosen if o.rival), ""))
+        base = Option((), told, rival=next((o.rival for o in chosen if o.rival), ""))
         whole = _joined(chosen, fmt, open_begin, open_end=traits.get("terminator_sampled") != "yes")
         options.append(base + Option(whole))
-        if rare and rank == 0:
-            malformed = _malformed(whole, fmt, traits)
+        if rare:
+            malformed = [*_malformed(whole, fmt, traits), *_unprefixed(whole)]
             options += [replace(base, rival="malformed") + Option(row, (n,), 1) for row, n in malformed]
-    return [o for o in options if o.rank == 0 or rare]
+    return options
 
 
 def _pick(options: list[Option], name: tuple[str, ...]) -> Option:
-    return next((o for o in options if o.assumptions == name), options[0])
+    """The option with this name, or the one that shares most of it: a call may know only one way to write its id."""
+    return max(options, key=lambda o: len(set(o.assumptions) & set(name)))
 
 
 def _call_options(call: ToolCall, k: int, fmt: Format, traits: Mapping[str, str]) -> list[Option]:
@@ -177,16 +190,22 @@ def _call_options(call: ToolCall, k: int, fmt: Format, traits: Mapping[str, str]
     return [begin + h + middle + a for h, a in product(headers(call, k, fmt, traits), arguments(call, k, fmt, traits))]
 
 
-def _joined(chosen: list[Option], fmt: Format, open_begin: bool, open_end: bool) -> tuple[Segment, ...]:
+def _joined(chosen: tuple[Option, ...], fmt: Format, open_begin: bool, open_end: bool) -> Row:
     end = Segment(control=fmt.call_end)
     calls = tuple(segment for option in chosen for segment in (*option.segments, end))
     begin = Segment(control=fmt.section_begin, inferred=open_begin)
     return (begin, *calls, Segment(control=fmt.section_end, inferred=open_end))
 
 
-def _malformed(
-    whole: tuple[Segment, ...], fmt: Format, traits: Mapping[str, str]
-) -> Iterator[tuple[tuple[Segment, ...], str]]:
+def _unprefixed(whole: Row) -> Iterator[tuple[Row, str]]:
+    """The section with one call's id as a model writes it that leaves the prefix out, where a host would hide that."""
+    for k, segment in enumerate(whole):
+        if segment.channel.startswith("header:") and segment.lookalikes:
+            bare = replace(segment, text=segment.lookalikes[0], lookalikes=())
+            yield (*whole[:k], bare, *whole[k + 1 :]), "id-without-prefix"
+
+
+def _malformed(whole: Row, fmt: Format, traits: Mapping[str, str]) -> Iterator[tuple[Row, str]]:
     """What a host may turn into the same calls; never believed, but a rival of what has the same count."""
     if traits.get("unclosed_calls") != "vanish":
         yield whole[:-1], "section-unclosed"

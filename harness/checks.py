@@ -4,7 +4,6 @@ A fatal finding rejects the answer; the others are tags that travel with the sam
 and repairs nothing.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,8 +11,8 @@ from typing import Any
 
 from harness.calls import id_style
 from harness.formats import Format
-from harness.json_keys import JSON_PIECE, key_orders, keys_sorted
-from harness.types import Finding, ToolCall, Turn
+from harness.json_keys import balanced, key_orders, keys_sorted, maybe_coerced
+from harness.types import Finding, Turn
 from harness.vocab import control_pattern
 
 FINISHES = frozenset({"stop", "tool_calls", "length"})
@@ -127,10 +126,11 @@ def lost_bytes(case: Case) -> Iterator[Finding]:
 def leaks(case: Case) -> Iterator[Finding]:
     """Marker text where no parser would have left it: bytes were lost or glued."""
     for where, text in texts(case.turn):
-        if "<|" not in text and "think>" not in text:
+        in_call = where.startswith("tool_calls")
+        if "<|" not in text and "think>" not in text and not (in_call and "[" in text):
             continue
-        names = sorted({m for m in control_pattern().findall(text) if m[0] == "<"})
-        if names and where.startswith("tool_calls"):
+        names = sorted({m for m in control_pattern().findall(text) if in_call or m[0] == "<"})
+        if names and in_call:
             yield Finding("marker-in-call", where, f"{', '.join(names)} inside a parsed call")
         elif names:
             yield Finding("marker-in-text", where, f"{', '.join(names)} as text", fatal=False)
@@ -153,42 +153,30 @@ def rewritten_arguments(case: Case) -> Iterator[Finding]:
         if order != "kept" and keys_sorted(call.arguments) and key_orders(call.arguments) is None:
             text = "and this provider sorts them" if order else "and whether this provider sorts is not known"
             yield Finding("keys-sorted" if order else "keys-maybe-sorted", where, f"keys came in order, {text}")
-        if case.traits.get("argument_types") == "coerced" and _maybe_coerced(call.arguments):
+        if case.traits.get("argument_types") == "coerced" and maybe_coerced(call.arguments):
             text = "a value may have been sampled as text, or a text as another value: this provider writes those anew"
             yield Finding("value-maybe-coerced", where, text)
 
 
-OTHER_VALUE = re.compile(
-    r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[\[{].*[\]}]|True|False|None|NaN|-?Infinity", re.DOTALL
-)
+def empty_arguments(case: Case) -> Iterator[Finding]:
+    for k, call in enumerate(case.turn.tool_calls):
+        if not call.arguments.strip():
+            yield Finding(
+                "empty-arguments", f"tool_calls[{k}].arguments", "no arguments came: what stood there is gone"
+            )
 
 
-def _maybe_coerced(arguments: str) -> bool:
-    """Whether a host that dumps arguments anew where a value misses its declared type may have made this text.
-
-    A number and the same number in quotes have one count, so no bill can tell.
-    """
-    try:
-        value = json.loads(arguments)
-        if not isinstance(value, dict) or json.dumps(value, ensure_ascii=False) != arguments:
-            return False  # as it was sampled: no dump looks like this
-    except RecursionError:
-        return True
-    except ValueError:
-        return False
-    return any(not isinstance(v, str) or OTHER_VALUE.fullmatch(v) is not None for v in value.values())
+def think_shown(case: Case) -> Iterator[Finding]:
+    """Where the model writes `<think>` itself, one in the text may be the opening or a second one."""
+    if case.fmt.think == "sampled" and any("<think>" in t for t in (case.turn.reasoning, case.turn.content)):
+        yield Finding("think-shown", "reasoning", "<think> stands in the text: the opening, or one more")
 
 
 def invalid_json(case: Case) -> Iterator[Finding]:
     """Not a reason to reject: what was sampled is what counts."""
     for k, call in enumerate(case.turn.tool_calls):
-        if not _balanced(call):
+        if not balanced(call.arguments):
             yield Finding("invalid-json", f"tool_calls[{k}].arguments", "the arguments are no JSON object", fatal=False)
-
-
-def _balanced(call: ToolCall) -> bool:
-    pieces = JSON_PIECE.findall(call.arguments)
-    return pieces[:1] == ["{"] and all(pieces.count(a) == pieces.count(b) for a, b in ("{}", "[]"))
 
 
 INDEX = re.compile(r":\d+$")
@@ -283,6 +271,8 @@ CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     leaks,
     call_ids,
     rewritten_arguments,
+    empty_arguments,
+    think_shown,
     invalid_json,
     offered,
     long_runs,

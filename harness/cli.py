@@ -26,6 +26,7 @@ from harness.cli_base import (
     judging,
 )
 from harness.cli_calibrate import calibrate
+from harness.cli_golden import golden
 from harness.errors import SetupError
 from harness.inputs import Entry
 from harness.types import Verdict
@@ -170,6 +171,7 @@ def _show(answers: Iterable[tuple[str, Verdict | Entry]], judge_of: Judging, row
 
 
 app.command()(calibrate)
+app.add_typer(golden)
 
 
 def main() -> None:

@@ -51,12 +51,20 @@ FormatOption = Annotated[
 ThinkingOption = Annotated[
     bool | None, typer.Option("--thinking/--no-thinking", help="For lines that do not say it themselves.")
 ]
-MaxTokensOption = Annotated[int, typer.Option("--max-tokens", min=1, help="Longest answer, in ids.")]
-TimeoutOption = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds for one answer.")]
-EngineOption = Annotated[str | None, typer.Option("--engine", help="sglang or vllm, where the server does not say.")]
-VersionOption = Annotated[str | None, typer.Option("--engine-version", help="Its version, where it does not say.")]
-FlagsOption = Annotated[str | None, typer.Option("--flags", help="What the server was started with, to be noted.")]
-SourceOption = Annotated[str | None, typer.Option("--source", help="Where these goldens come from, in words.")]
+MaxTokensOption = Annotated[int, typer.Option("--max-tokens", metavar="N", min=1, help="Longest answer, in ids.")]
+TimeoutOption = Annotated[float, typer.Option("--timeout", metavar="S", min=0.1, help="Seconds for one answer.")]
+EngineOption = Annotated[
+    str | None, typer.Option("--engine", metavar="NAME", help="sglang or vllm, where the server does not say.")
+]
+VersionOption = Annotated[
+    str | None, typer.Option("--engine-version", metavar="V", help="Its version, where it does not say.")
+]
+FlagsOption = Annotated[
+    str | None, typer.Option("--flags", metavar="TEXT", help="What the server was started with, to be noted.")
+]
+SourceOption = Annotated[
+    str | None, typer.Option("--source", metavar="TEXT", help="Where these goldens come from, in words.")
+]
 BareOption = Annotated[bool, typer.Option("--bare", help="Ask for no ids in chat answers: text and bill must do.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object a golden, and nothing else.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object, and nothing else.")]

@@ -15,7 +15,7 @@ from harness.habits import Habits, Traits
 from harness.json_keys import wire_style
 from harness.replay import replay_of
 from harness.response import parse
-from harness.types import Encode, Exchange, Finding, Origin, Reading, Testimony, Turn, Usage, Verdict
+from harness.types import Encode, Exchange, Finding, Reading, Testimony, Turn, Usage, Verdict
 from harness.verdict import Outcome, Trial
 from harness.vocab import Vocab
 from harness.witnesses import Scene
@@ -255,8 +255,7 @@ def _told(base: Verdict, outcome: Outcome, n_readings: int) -> Verdict:
     )
     if not told.accepted or trial is None:
         return told
-    singly = trial.says("singly") == "supports" and Origin.INFERRED not in told.ids.origins
-    return replace(told, premise="none" if singly else "count")
+    return replace(told, premise="count")  # single chunks cannot see control ids, so only reports close every door
 
 
 def _trials(known: Known, kit: Kit, modes: Sequence[bool], *, rare: bool) -> list[Trial]:

@@ -33,9 +33,10 @@ def build(reading: Reading, encode: Encode) -> Ids:
             continue
         piece = _encode(segment, encode)
         marks = _origins(segment, len(piece), encode)
-        if segment.alternates:
+        if segment.alternates or segment.lookalikes:
             others = [encode(text) for text in segment.alternates]
-            marks = _marked(piece, marks, others)
+            alike = [row for row in map(encode, segment.lookalikes) if len(row) == len(piece)]
+            marks = _marked(piece, marks, [*others, *alike])
             if any(len(other) != len(piece) for other in others):
                 ambiguous = f"{segment.channel}: other orders of its keys have another number of ids"
         ids += piece

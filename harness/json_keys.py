@@ -8,9 +8,10 @@ import re
 from collections.abc import Iterable
 from itertools import permutations
 
+# A text without its closing quote goes to the end: searched again from each quote inside, it would cost its square.
 JSON_PIECE = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[{}\[\]:]', re.DOTALL)
-MEMBERS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],]|[^"{}\[\],]+', re.DOTALL)
-JSON_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[:,]|[^\s":,]+|\s+', re.DOTALL)
+MEMBERS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[{}\[\],]|[^"{}\[\],]+', re.DOTALL)
+JSON_TOKENS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[:,]|[^\s":,]+|\s+', re.DOTALL)
 MAX_KEYS = 3
 
 
@@ -58,10 +59,10 @@ def key_orders(text: str) -> tuple[str, ...] | None:
     members, nested = _members(text)
     if nested or len(members) > MAX_KEYS:
         return None
-    pads = [m[: len(m) - len(m.lstrip())] for m in members]
-    bare = [m.lstrip() for m in members]
-    rows = (",".join(p + m for p, m in zip(pads, order, strict=True)) for order in permutations(bare))
-    return tuple("{" + row + "}" for row in rows if row != ",".join(members))
+    bare = [m.strip() for m in members]
+    pads = [(m[: len(m) - len(m.lstrip())], m[len(m.rstrip()) :]) for m in members]  # blanks keep their places
+    rows = (",".join(a + m + z for (a, z), m in zip(pads, order, strict=True)) for order in permutations(bare))
+    return tuple("{" + row + "}" for row in dict.fromkeys(rows) if row != ",".join(members))
 
 
 def _members(text: str) -> tuple[list[str], bool]:
@@ -90,6 +91,15 @@ def restyle(text: str, style: str) -> str:
     return "".join(p + " " if p in (":", ",") else p for p in pieces)
 
 
+def is_json(text: str) -> bool:
+    """Whether a host could have parsed the text and dumped it again."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 def wire_style(texts: Iterable[str]) -> str:
     """How JSON texts came: "spaced", "compact", "mixed"; "" where they hold nothing that could tell."""
     styles = set()
@@ -98,3 +108,30 @@ def wire_style(texts: Iterable[str]) -> str:
         if forms["spaced"] != forms["compact"]:
             styles.add(next((style for style, form in forms.items() if form == text), "mixed"))
     return styles.pop() if len(styles) == 1 else "mixed" if styles else ""
+
+
+OTHER_VALUE = re.compile(
+    r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[\[{].*[\]}]|True|False|None|NaN|-?Infinity", re.DOTALL
+)
+
+
+def maybe_coerced(arguments: str) -> bool:
+    """Whether a host that dumps arguments anew where a value misses its declared type may have made this text.
+
+    A number and the same number in quotes have one count, so no bill can tell.
+    """
+    try:
+        value = json.loads(arguments)
+        if not isinstance(value, dict) or json.dumps(value, ensure_ascii=False) != arguments:
+            return False  # as it was sampled: no dump looks like this
+    except RecursionError:
+        return True
+    except ValueError:
+        return False
+    return any(not isinstance(v, str) or OTHER_VALUE.fullmatch(v) is not None for v in value.values())
+
+
+def balanced(arguments: str) -> bool:
+    """Whether a text looks like a JSON object: it opens one, and closes what it opens."""
+    pieces = JSON_PIECE.findall(arguments)
+    return pieces[:1] == ["{"] and all(pieces.count(a) == pieces.count(b) for a, b in ("{}", "[]"))

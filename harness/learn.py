@@ -38,7 +38,8 @@ def learn(evidence: Iterable[Evidence], known: Iterable[Habit] = ()) -> tuple[li
     for level in ("model", "format"):
         for key, group in _groups(rows, lambda e, by=level: (e.provider, getattr(e, by), e.thinking, e.finish)):  # type: ignore[misc]
             made, missing = _counted(key, group, level, lines)
-            made = made or _by_wire(group, level, lines)
+            told = {(h.trait, h.value) for h in made}
+            made += [h for h in _by_wire(group, level, lines) if (h.trait, h.value) not in told]
             covered = level == "format" and _covered(group, habits)
             habits += [] if covered else made
             unknown += missing if level == "format" and not covered else []
@@ -51,6 +52,8 @@ def learn(evidence: Iterable[Evidence], known: Iterable[Habit] = ()) -> tuple[li
 
 def _by_wire(group: Sequence[Evidence], level: str, known: Sequence[Habit]) -> list[Habit]:
     """Two back ends behind one name may each write arguments in a way of their own: so each way is a key of its own."""
+    if len({e.wire for e in group if e.wire}) < 2:
+        return []
     rows = _groups(
         [e for e in group if e.wire], lambda e: (e.provider, getattr(e, level), e.thinking, e.finish, e.wire)
     )

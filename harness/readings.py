@@ -6,30 +6,20 @@ most one such thing a reading, and a witness of its own. Knows nothing of ids an
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import combinations
-from typing import Literal
 
-from harness.calls import Option, is_open, sections
+from harness.calls import Option, sections
 from harness.errors import HarnessError
 from harness.formats import Format
+from harness.markers import marked, marker_names
 from harness.types import Reading, Segment, Turn
-from harness.vocab import CONTROL_IDS, control_pattern
 
 MAX_READINGS = 512
-MAX_FREE_MARKERS = 6  # distinct marker names that may each be control or text; more are all one or all the other
+MAX_MARKERS = 128  # names of control ids in the texts of one answer: each is a reading more
 SECTION = "<|tool_calls_section_begin|>"
-HINTS = ("<|", "think>", "[BOS]", "[EOS]", "[EOT]", "[UNK]", "[PAD]")
 
 
 class SearchBound(HarnessError):
     """More readings than MAX_READINGS: no verdict by listing them."""
-
-
-def marker_names(text: str) -> list[str]:
-    """Names of control tokens that stand in a text, in order, doubles kept."""
-    if not any(hint in text for hint in HINTS):
-        return []
-    return control_pattern().findall(text)
 
 
 def readings(
@@ -38,8 +28,10 @@ def readings(
     """The readings of an answer in one mode (thinking on or off): rank 0, or, with `rare`, rank 1.
 
     Raises:
-        SearchBound: There are more than MAX_READINGS.
+        SearchBound: There are more than MAX_READINGS, or would be.
     """
+    if len(marker_names(turn.reasoning)) + len(marker_names(turn.content)) > MAX_MARKERS:
+        raise SearchBound(f"more than {MAX_MARKERS} names of control ids in the text")
     out: dict[tuple[Segment, ...], Reading] = {}
     places = [_talk(turn, fmt, mode, traits, rare), _calls(turn, fmt, traits, rare), _ending(turn, fmt, traits)]
     for reading in _combined(places, mode, fmt):
@@ -76,23 +68,26 @@ def _combined(places: list[list[Option]], mode: bool, fmt: Format) -> Iterator[R
 
 
 def _talk(turn: Turn, fmt: Format, mode: bool, traits: Mapping[str, str], rare: bool) -> list[Option]:
-    after = _content(turn.content, fmt, traits, rare)
-    if _merged(turn, traits):
+    after = _content(turn.content, turn, fmt, traits, rare)
+    if _merged(turn, fmt, traits):
         after = [replace(o, segments=tuple(replace(s, inferred=True) for s in o.segments)) for o in after]
     if not mode:
         return after
     before = _thought(turn, fmt, traits, rare)
     rows = [a + b for a in before for b in after if a.rank + b.rank <= 1]
-    close = Segment(control=fmt.think_close)
-    rows = [r for r in rows if "close-in-content" not in r.assumptions or close in r.segments]
+    closed = [any(s.control == fmt.think_close for s in r.segments) for r in rows]
+    rows = [r for r, ends in zip(rows, closed, strict=True) if ends or "close-in-content" not in r.assumptions]
     if turn.reasoning and "</think>" in turn.content:
         rows += _literal_close(turn, fmt, traits, rare)
     return rows
 
 
-def _merged(turn: Turn, traits: Mapping[str, str]) -> bool:
-    """Whether content before the calls may have been sampled within their section: this stack merges the two."""
-    return bool(turn.tool_calls and turn.content) and traits.get("section_text") == "merged"
+def _merged(turn: Turn, fmt: Format, traits: Mapping[str, str]) -> bool:
+    """Whether content before the calls may have been sampled within their section: some streams merge the two."""
+    if not (turn.tool_calls and turn.content):
+        return False
+    known = traits.get("section_text")
+    return known == "merged" or (known is None and turn.chunks is not None and "section_text" not in fmt.blank_free)
 
 
 def _thought(turn: Turn, fmt: Format, traits: Mapping[str, str], rare: bool) -> list[Option]:
@@ -107,9 +102,9 @@ def _thought(turn: Turn, fmt: Format, traits: Mapping[str, str], rare: bool) -> 
         return rows
     bare = not turn.content and not turn.tool_calls
     rows = []
-    for text in _marked(turn.reasoning, "reasoning", fmt, traits, rare):
+    for text in marked(turn.reasoning, "reasoning", turn, fmt, traits, rare):
         rows.append(_closed(text, turn, bare, fmt))
-        if rare and text.rank == 0 and (turn.tool_calls or bare):
+        if rare and text.rank == 0 and not turn.content:
             rows.append(text + Option((), ("close-skipped",), 1, ("reasoning_tokens",)))
         if rare and text.rank == 0 and (traits.get("swallows_think"), traits.get("control_ids")) == ("yes", "shown"):
             # a split or another swallowed id would look the same: the reasoning must have been seen id by id
@@ -130,68 +125,17 @@ def _closed(text: Option, turn: Turn, bare: bool, fmt: Format) -> Option:
     return text + Option((Segment(control=fmt.think_close),))
 
 
-def _content(content: str, fmt: Format, traits: Mapping[str, str], rare: bool) -> list[Option]:
-    return _marked(content, "content", fmt, traits, rare) if content else [Option(())]
+def _content(content: str, turn: Turn, fmt: Format, traits: Mapping[str, str], rare: bool) -> list[Option]:
+    return marked(content, "content", turn, fmt, traits, rare) if content else [Option(())]
 
 
 def _literal_close(turn: Turn, fmt: Format, traits: Mapping[str, str], rare: bool) -> list[Option]:
     """The stack took a `</think>` that the model spelled in reasoning for the real one, which stands in content."""
     head, _, tail = turn.content.partition("</think>")
     close = Option((Segment(control=fmt.think_close),), ("first-close-spelled",))
-    before = _marked(f"{turn.reasoning}</think>{head}", "reasoning", fmt, traits, rare, literal=("</think>",))
-    after = _content(tail, fmt, traits, rare)
+    before = marked(f"{turn.reasoning}</think>{head}", "reasoning", turn, fmt, traits, rare, literal=("</think>",))
+    after = _content(tail, turn, fmt, traits, rare)
     return [a + close + b for a in before for b in after if a.rank + b.rank <= 1]
-
-
-def _marked(
-    text: str, channel: str, fmt: Format, traits: Mapping[str, str], rare: bool, literal: tuple[str, ...] = ()
-) -> list[Option]:
-    """A text with its markers as control ids, or, rarer, some of them spelled in ordinary ids.
-
-    Spelled ones can have the very count of control ids (`4.</think>The` does), so without `rare` they are listed too,
-    as rivals.
-    """
-    names = marker_names(text)
-    if not names:
-        return [Option((_edge(Segment(text=text, channel=channel), fmt, traits, first=True, last=True),))]
-    forced = {n for n in names if CONTROL_IDS[n] == fmt.terminator or n in literal}  # a real terminator ends the turn
-    if traits.get("raw_sections") == "never":
-        forced |= {n for n in names if fmt.markers.get(n) not in (None, fmt.think_open, fmt.think_close)}
-    free = sorted(set(names) - forced)
-    sizes = range(len(free) + 1) if len(free) <= MAX_FREE_MARKERS else (0, len(free))
-    options = []
-    for size in sizes:
-        for spelled in combinations(free, size):
-            told = (*(("markers-as-control",) if len(spelled) < len(free) else ()), *(f"spelled {n}" for n in spelled))
-            segments = _split(text, channel, forced | set(spelled), fmt, traits)
-            rank = int(size > 0 and rare)
-            rival: Literal["", "spelled"] = "spelled" if size and not rare else ""
-            options.append(Option(segments, told, rank, ("no-rival",) if rank else (), rival))
-    return options
-
-
-def _split(text: str, channel: str, spelled: set[str], fmt: Format, traits: Mapping[str, str]) -> tuple[Segment, ...]:
-    row: list[Segment] = []
-    start = 0
-    for match in control_pattern().finditer(text):
-        if match[0] in spelled:
-            continue
-        if match.start() > start:
-            row.append(Segment(text=text[start : match.start()], channel=channel))
-        row.append(Segment(control=CONTROL_IDS[match[0]], channel=channel))
-        start = match.end()
-    if start < len(text):
-        row.append(Segment(text=text[start:], channel=channel))
-    last = len(row) - 1
-    return tuple(_edge(s, fmt, traits, first=k == 0, last=k == last) for k, s in enumerate(row))
-
-
-def _edge(segment: Segment, fmt: Format, traits: Mapping[str, str], *, first: bool, last: bool) -> Segment:
-    if segment.control >= 0:
-        return segment
-    lead = first and is_open(f"{segment.channel}_start", fmt, traits)
-    trail = last and is_open(f"{segment.channel}_end", fmt, traits)
-    return replace(segment, lead=lead, trail=trail) if lead or trail else segment
 
 
 # --- tool calls and the end -----------------------------------------------------------------------------------------
@@ -200,7 +144,7 @@ def _edge(segment: Segment, fmt: Format, traits: Mapping[str, str], *, first: bo
 def _calls(turn: Turn, fmt: Format, traits: Mapping[str, str], rare: bool) -> list[Option]:
     if not turn.tool_calls:
         return [Option(())]
-    return sections(turn.tool_calls, fmt, traits, rare=rare, open_begin=_merged(turn, traits))
+    return sections(turn.tool_calls, fmt, traits, rare=rare, open_begin=_merged(turn, fmt, traits))
 
 
 def _ending(turn: Turn, fmt: Format, traits: Mapping[str, str]) -> list[Option]:
@@ -210,9 +154,7 @@ def _ending(turn: Turn, fmt: Format, traits: Mapping[str, str]) -> list[Option]:
     sampled = traits.get("terminator_sampled")
     section = turn.tool_calls or any(SECTION in text for text in (turn.content, turn.reasoning))
     if sampled is None and (traits.get("terminator_billed") == "yes" or not section):
-        sampled = (
-            "yes"  # billed, or a text that stopped by itself: some hosts stop at a section's end, none at a text's
-        )
+        sampled = "yes"  # some hosts stop at a section's end, none at a text's
     if sampled == "no":
         return [Option((), ("terminator-not-sampled",))]
     if sampled == "yes":

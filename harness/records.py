@@ -194,6 +194,8 @@ def _guarded(work: Callable[[Any], T], value: Any) -> T:
         return work(value)
     except RecursionError:
         message, raw = "the JSON is nested deeper than Python's recursion limit; an answer has under 20 levels", None
+    except UnicodeEncodeError as error:  # parsed values may hold lone surrogates, which JSON bytes cannot
+        message, raw = f"a text of the answer is no Unicode text: {error}", None
     except msgspec.ValidationError as error:
         message, raw = f"no chat answer: {error}", _raw(value)
     except msgspec.DecodeError as error:

@@ -70,19 +70,33 @@ def _bytes(text: str) -> bytes:
 def chunk_bounds(pieces: Sequence[str], *, closers: bool, markers: bool) -> list[Bound]:
     """Where tokens must end, for each boundary between two chunks that says so.
 
-    A boundary may lie anywhere within the blanks that follow it: parsers hold blanks back. Next to a "<" it says
-    nothing unless `markers`: parsers hold the start of a marker back. With `closers`, neither does one with nothing but
-    closing brackets behind it: parsers hold the end of a call back (vLLM 0.32.0 does all three).
+    A boundary may lie anywhere within the blanks that follow it: parsers hold blanks back. Next to what may begin the
+    name of a control id it says nothing unless `markers`: parsers hold that back. With `closers`, neither does one with
+    nothing but closing brackets behind it: parsers hold the end of a call back (vLLM 0.32.0 does all three).
     """
     text = "".join(pieces)
     n_last = len(_bytes(text.rstrip(" \n\r\t}]") if closers else text))
     bounds = []
     for (left, right), at in zip(pairwise(pieces), accumulate(len(_bytes(p)) for p in pieces), strict=False):
-        held = not markers and ("<" in left[-2:] or right.startswith(("<", "|")))
+        held = not markers and (_begins_name(left) or right[0] in "<[|")
         if held or at >= n_last or "\ufffd" in (left[-1], right[0]):
             continue
-        bounds.append((at, at + len(right) - len(right.lstrip())))
+        bounds.append((at, at + len(_bytes(right)) - len(_bytes(right.lstrip()))))
     return bounds
+
+
+def _begins_name(text: str) -> bool:
+    """Whether a text ends in what may be the begin of a control id's name."""
+    at = max(text.rfind("<"), text.rfind("["))
+    return at >= 0 and any(name.startswith(text[at:]) for name in CONTROL_NAMES)
+
+
+def seams_in(turn: Turn, channel: str, text: str, traits: Mapping[str, str]) -> frozenset[int]:
+    """Where a stream was cut, as character offsets of a channel's whole text; empty where nothing may be trusted."""
+    pieces = (turn.chunks or {}).get(channel, ())
+    if not trusted(channel, traits) or "".join(pieces) != text:
+        return frozenset()
+    return frozenset(accumulate(map(len, pieces[:-1])))
 
 
 def ends(segment: Segment, encode: Encode, ranks: Sequence[bytes]) -> list[int]:
@@ -92,9 +106,22 @@ def ends(segment: Segment, encode: Encode, ranks: Sequence[bytes]) -> list[int]:
 
 
 def violated(row: Laid, encode: Encode, ranks: Sequence[bytes]) -> list[int]:
-    """Boundaries (byte offsets) at which no id of the segment ends."""
-    at = set(ends(row.segment, encode, ranks))
-    return [first for first, last in row.bounds if not any(k in at for k in range(first, last + 1))]
+    """Boundaries (byte offsets) at which no id of the segment ends.
+
+    Within an id that ends in mid-character a boundary is no fault: detokenizers show the words before it early.
+    """
+    stops = set(ends(row.segment, encode, ranks))
+    return [
+        first for first, last in _telling(row, encode, ranks) if not any(k in stops for k in range(first, last + 1))
+    ]
+
+
+def _telling(row: Laid, encode: Encode, ranks: Sequence[bytes]) -> list[Bound]:
+    """The bounds without those within an id that ends in mid-character."""
+    data = _bytes(row.segment.text)
+    stops = [0, *ends(row.segment, encode, ranks)]
+    excused = [(a, b) for a, b in pairwise(stops) if b < len(data) and data[b] & 0xC0 == 0x80]
+    return [bound for bound in row.bounds if not any(a < bound[0] < b for a, b in excused)]
 
 
 def chunkwise(
@@ -105,7 +132,7 @@ def chunkwise(
     for row in laid(reading, turn, traits):
         broken = violated(row, encode, ranks)
         if broken:
-            certain = {first for first, last in row.bounds if first == last}
+            certain = {first for first, last in _telling(row, encode, ranks) if first == last}
             segments[row.at] = replace(row.segment, chunks=_cut(row.segment.text, sorted(certain | set(broken))))
             names.append(f"split-as-streamed {row.segment.channel}")
     if len(names) == len(reading.assumptions):

@@ -130,7 +130,9 @@ class Segment:
         channel: "reasoning", "content", "call:K", "header:K" or "" for what the template fixes.
         masked_tail: Ids at the end that are INFERRED whatever the edge (a call index that the host may have written).
         alternates: Texts that may have been sampled in its stead (other orders of keys): where their ids differ, the
-            ids are INFERRED.
+            ids are INFERRED, and where their number does, the length is not certain.
+        lookalikes: Texts that may have been sampled in its stead and have another count, as a rule; where one has the
+            same, the ids that differ are INFERRED.
     """
 
     control: int = -1
@@ -142,6 +144,7 @@ class Segment:
     channel: str = ""
     masked_tail: int = 0
     alternates: tuple[str, ...] = ()
+    lookalikes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

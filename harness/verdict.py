@@ -93,7 +93,7 @@ def _rare(common: Sequence[Trial], trials: Sequence[Trial], lost_text: bool) -> 
 
 
 def _has_own_witness(trial: Trial, plain: Trial | None, lost_text: bool) -> bool:
-    if trial.reading.rival:
+    if trial.reading.rival or not trial.reading.own_witness:
         return False
     longer = plain is not None and len(trial.ids.ids) > len(plain.ids.ids)
     return all(
@@ -108,6 +108,9 @@ def _agreed(standing: Sequence[Trial]) -> Outcome:
     if len(lengths) > 1:
         text = f"readings of {', '.join(map(str, lengths))} ids all fit: {_names(standing)}"
         return Outcome("rejected", NOTHING, first, (Finding("ambiguous", "usage", text),))
+    unsure = next((t for t in standing if t.ids.ambiguous), None)
+    if unsure is not None:
+        return Outcome("rejected", NOTHING, unsure, (Finding("ambiguous", "usage", unsure.ids.ambiguous),))
     ids = merged([t.ids for t in standing]) if len(standing) > 1 else first.ids
     n_inferred = ids.origins.count(INFERRED)
     if n_inferred > MAX_INFERRED_SHARE * len(ids.ids):

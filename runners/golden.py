@@ -58,8 +58,8 @@ class Plan:
 
 def label_of(told: Told) -> str:
     """The folder for an engine and its model, `sglang-0.5.23-kimi-k2.5`."""
-    model = re.sub(r"[^a-z0-9.]+", "-", told.model.rpartition("/")[2].lower()).strip("-.")
-    return f"{told.engine}-{told.version}-{model}".rstrip("-")
+    named = f"{told.engine}-{told.version}-{told.model.rpartition('/')[2]}"
+    return re.sub(r"[^a-z0-9.]+", "-", named.lower()).strip("-.")
 
 
 def expected(asks: Sequence[Ask]) -> int:

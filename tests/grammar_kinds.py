@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from random import Random
+from typing import Literal
 
 from harness.encoder import load_vocab
 from harness.vocab import CONTROL_IDS
 from tests import grammar_texts as texts
 from tests.grammar_arguments import restyled
-from tests.grammar_parts import CA, CB, CE, SB, SE, TE, TH, Deviation, Part, Slots
+from tests.grammar_parts import CA, CB, CE, END, SB, SE, TE, TH, Deviation, Part, Slots
 from tests.grammar_splits import SPLITS, unreachable
 
 Kind = Callable[[Random, Slots], Deviation | None]
@@ -16,12 +17,9 @@ BLANKS = (
     *(" ", "\n", "\n\n", "\n\n\n", "\n\n\n\n", "  ", "    ", "\t", "\r\n", " \n", "\n ", "\n    "),
     *("\u3000", "\u00a0", "\u2028", "\x0b", "\x85"),
 )
-LITERALS = (*texts.MARKERS, *("</think>", "<think>", "<|im_end|>") * 4, *(m for m in texts.MARKERS if "tool" in m) * 4)
-OTHER_CONTROLS = [
-    i for name, i in CONTROL_IDS.items() if name in texts.MARKERS and i not in (TH, TE, SB, SE, CB, CA, CE)
-]
-OTHER_CONTROLS = [i for i in OTHER_CONTROLS if i != CONTROL_IDS["<|im_end|>"]] + [163600]
+STRUCTURE = ("</think>", "<think>", "<|im_end|>", *(m for m in texts.MARKERS if "tool" in m))
 MARKERS = (TH, TE, SB, SE, CB, CA, CE)
+OTHER_CONTROLS = [CONTROL_IDS[name] for name in texts.MARKERS if CONTROL_IDS[name] not in (*MARKERS, END)] + [163600]
 BROKEN = (b"\xff", b"\x80", b"\xe4", b"\xf0\x9f", b"\xc3", b"\xe4\xbd")
 TEXTS = ("reasoning", "content", "arguments:", "header:")
 EDGES = ("reasoning", "content", "arguments:")
@@ -46,7 +44,7 @@ def _inside(rng: Random, slots: Slots, what: str, part: Part, prefixes: tuple[st
 def blank(rng: Random, slots: Slots) -> Deviation | None:
     """White space at an edge of a text, between markers, behind the section."""
     slot = _slot(rng, slots, *(EDGES if rng.random() < 0.5 else ("",)))
-    edit = "before" if slot == "end" or rng.random() < 0.5 else "after"
+    edit: Literal["before", "after"] = "before" if slot == "end" or rng.random() < 0.5 else "after"
     return Deviation(f"blank {edit} {_kind_of(slot)}", slot, edit, (rng.choice(BLANKS),)) if slot else None
 
 
@@ -58,7 +56,7 @@ def only_blank(rng: Random, slots: Slots) -> Deviation | None:
 
 def spelled(rng: Random, slots: Slots) -> Deviation | None:
     """A marker spelled in ordinary ids."""
-    literal = rng.choice(LITERALS)
+    literal = rng.choice(STRUCTURE if rng.random() < 0.7 else texts.MARKERS)
     return _inside(rng, slots, f"spelled {literal}", literal, TEXTS)
 
 

@@ -7,7 +7,7 @@ from harness.encoder import encode_ordinary, load_vocab
 
 
 def resplit(ids: list[int], way: str, at: float) -> list[int]:
-    """Ordinary ids changed at the first place from `at` on where they can be, else from the start; the same if nowhere."""
+    """Ordinary ids changed at the first place from `at` on that allows it, else from the start."""
     start = int(len(ids) * at)
     for k in [*range(start, len(ids)), *range(start)]:
         made = SPLITS[way](ids, k)

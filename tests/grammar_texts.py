@@ -4,6 +4,7 @@ Knows nothing of ids.
 """
 
 import json
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -34,6 +35,7 @@ FRAGMENTS = (
     ["<", "</", "<|", "|>", ">", "think", "<b>", "</b>", "<br/>\n", "don't", "I'm", "$x^2$", "http://a.b/c?d=e", "**"],
 )
 TOOL_NAMES = ("get_weather", "save", "run", "f", "list_files2", "edit.file", "search-web")
+MAX_DRAWN = 40  # fragments of a text that are drawn one by one
 MARKERS = tuple(n for n in CONTROL_IDS if "reserved" not in n)
 
 TYPES: dict[str, Any] = {
@@ -59,35 +61,29 @@ def size(rng: Random, limit: int | None = None) -> int:
 
 def text(rng: Random, n: int) -> str:
     """A text of `n` fragments with no white space at its edges and no marker in it."""
-    made = ""
-    for _ in range(min(n, 40)):
-        kind = FRAGMENTS[rng.randrange(len(FRAGMENTS))]
-        made += kind[rng.randrange(len(kind))]
-    made = (
-        " ".join([made] * (n // 40)) if n >= 80 else made
-    )  # a long text repeats itself: its ids matter, not its words
+    made = "".join(rng.choice(rng.choice(FRAGMENTS)) for _ in range(min(n, MAX_DRAWN)))
+    # A long text repeats itself: its ids matter, not its words.
+    made = " ".join([made] * max(1, n // MAX_DRAWN))
     for marker in MARKERS:
         made = made.replace(marker, "")
     return made.strip()
 
 
-def value(rng: Random, name: str, depth: int = 0) -> Any:
-    """A value that fits the declared type of a parameter."""
-    made = {
-        "path": lambda: text(rng, rng.choice((0, 1, 2, 5))),
-        "n": lambda: rng.choice((0, 7, -3, 20241129)),
-        "x": lambda: rng.choice((0.5, -2.25, 1e-05)),
-        "ok": lambda: rng.random() < 0.5,
-        "items": lambda: [text(rng, 1) for _ in range(rng.randrange(3))],
-        "options": lambda: {} if depth else {rng.choice("kab"): value(rng, rng.choice(list(TYPES)), 1)},
-    }
-    return made[name]()
+VALUES: Mapping[str, Callable[[Random], Any]] = {
+    "path": lambda rng: text(rng, rng.choice((0, 1, 2, 5))),
+    "n": lambda rng: rng.choice((0, 7, -3, 20241129)),
+    "x": lambda rng: rng.choice((0.5, -2.25, 1e-05)),
+    "ok": lambda rng: rng.random() < 0.5,
+    "items": lambda rng: [text(rng, 1) for _ in range(rng.randrange(3))],
+    "options": lambda rng: {rng.choice("kab"): VALUES[rng.choice(("path", "n", "x", "ok", "items"))](rng)},
+}
+"""Parameter -> a value of its declared type."""
 
 
 def arguments(rng: Random) -> str:
     """A JSON object in the style that the model writes: `{"a": 1}`."""
     names = rng.sample(list(TYPES), rng.choice((0, 1, 1, 2, 3)))
-    return json.dumps({name: value(rng, name) for name in names}, ensure_ascii=False)
+    return json.dumps({name: VALUES[name](rng) for name in names}, ensure_ascii=False)
 
 
 def request(rng: Random, history: int, called: bool) -> dict[str, Any]:

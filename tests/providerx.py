@@ -32,7 +32,9 @@ def kit(traits: Mapping[str, str] = UNKNOWN) -> Kit:
     return Kit(load_vocab(), encode_ordinary, formats(), Habits(lines))
 
 
-def answer(message: Mapping[str, Any], billed: int | None = None, finish: str = "stop", **usage: Any) -> dict[str, Any]:
+def answer(
+    message: Mapping[str, Any], billed: int | None = None, finish: str | None = "stop", **usage: Any
+) -> dict[str, Any]:
     """A body of ProviderX with one choice."""
     body: dict[str, Any] = {
         "id": "gen-1",

@@ -89,7 +89,15 @@ _KEYS = {
     "blank_free": list,
 }
 _OPTIONAL = {"default_system", "blank_free"}
-EDGES = ("reasoning_start", "reasoning_end", "content_start", "content_end", "argument_edges", "header_edges")
+EDGES = (
+    "reasoning_start",
+    "reasoning_end",
+    "content_start",
+    "content_end",
+    "argument_edges",
+    "header_edges",
+    "section_text",
+)
 _MODES = {"on": True, "off": False}
 
 

@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.encoder import encode_prompt_text
-from runners.engine_http import Server
 from runners.engines import Told
 from runners.golden import Plan, capture
 from runners.golden_files import Change, Row
 from runners.prompts import Ask, read_prompts
 from tests.corpus import kit
-from tests.runners.standin import StandIn, prompts_file, serving, sglang_dialogues, vllm_dialogues
+from tests.runners.standin import StandIn, asking, prompts_file, sglang_dialogues, vllm_dialogues
 
 FMT = next(f for f in kit().formats if f.name == "kimi-k2.5")
 SGLANG, VLLM = sglang_dialogues(), vllm_dialogues()
@@ -32,7 +31,7 @@ def asks(folder: Path, *lines: dict[str, Any]) -> list[Ask]:
 
 def captured(engine: StandIn, wanted: list[Ask], how: Plan) -> list[Row]:
     """All rows of a run."""
-    with serving(engine), Server(engine.url, timeout_s=5) as server:
+    with asking(engine, timeout_s=5) as server:
         return list(capture(wanted, server, how, kit()))
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from harness.encoder import encode_ordinary
 from harness.vocab import CONTROL_IDS, control_pattern
+from runners.engine_http import Server
 from tests.conftest import ROOT
 
 Json = dict[str, Any]
@@ -210,6 +211,13 @@ def serving(engine: StandIn) -> Iterator[StandIn]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def asking(engine: StandIn, **options: Any) -> Iterator[Server]:
+    """A client of the stand-in, which serves as long."""
+    with serving(engine), Server(engine.url, **options) as server:
+        yield server
 
 
 def prompts_file(folder: Path, *lines: Json) -> str:

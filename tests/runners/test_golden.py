@@ -12,13 +12,12 @@ from harness.errors import SetupError
 from harness.flow import judge
 from harness.store import golden_text, read_golden
 from harness.vocab import VOCAB_SHA256
-from runners.engine_http import Server
 from runners.engines import Told
 from runners.golden import capture, expected, label_of, provider_of
 from runners.golden_files import Row
 from tests.corpus import kit
 from tests.runners.capture_kit import CHAT, PLAIN, SGLANG, VLLM, asks, captured, changed, generate, meta, plan, statuses
-from tests.runners.standin import Dialogue, StandIn, serving, sse
+from tests.runners.standin import Dialogue, StandIn, asking, sse
 
 
 def test_a_prompt_gives_three_goldens(tmp_path: Path) -> None:
@@ -229,16 +228,20 @@ def test_overload_again_and_again_ends_the_run(tmp_path: Path) -> None:
     engine = StandIn(four, faults={"/generate": lambda _: (503, b"busy")})
     rows: list[Row] = []
 
-    with serving(engine), Server(engine.url) as server, pytest.raises(SetupError, match="3 prompts in a row"):
+    with asking(engine) as server, pytest.raises(SetupError, match="3 prompts in a row"):
         rows.extend(capture(asks(tmp_path, *[d.line() for d in four]), server, plan(tmp_path), kit()))
 
     assert engine.n_asked("/generate") == 3
+    engine.asked.clear()
+    engine.faults["/generate"] = lambda body: (503, b"busy") if body["input_ids"] != four[2].prompt_ids else None
+    rows = captured(engine, asks(tmp_path, *[d.line() for d in four]), plan(tmp_path))
+    assert [row.status for row in rows].count("failed") == 3  # but not in a row
 
 
 def test_labels_and_providers() -> None:
     """The folder names engine, version and model; the provider is the name under which habits know the engine."""
     assert label_of(Told("sglang", "0.5.23", "moonshotai/Kimi-K2.5", {})) == "sglang-0.5.23-kimi-k2.5"
-    assert label_of(Told("vllm", "0.33.0", "/models/?", {})) == "vllm-0.33.0"
+    assert label_of(Told("vllm", "0.33.0.dev1+g1a", "/models/?", {})) == "vllm-0.33.0.dev1-g1a"
     names = [provider_of(Told(engine, version, "m", {}), kit()) for engine, version in
              (("sglang", "0.5.23"), ("vllm", "0.32.0"), ("vllm", "0.99.1"))]  # fmt: skip
     assert names == ["sglang-0.5.23", "vllm-0.32", "vllm-0.99.1"]
