@@ -4,15 +4,17 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check truth real bench
+.PHONY: setup demo test check truth real bench prompts witnesses emulator-parity soak mutants
 setup: $(STAMP)
 $(STAMP): pyproject.toml
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	touch $@
 
+# Shows verdicts of every kind; `check` exits 1 where something is rejected, which is what a demo should show.
 demo: setup
-	-$(VENV)/bin/tokenproof check cassettes golden/vllm-0.32.0 golden/sglang-0.5.23
+	$(VENV)/bin/tokenproof check cassettes golden/vllm-0.32.0 golden/sglang-0.5.23 --blind || test $$? -eq 1
+	$(VENV)/bin/tokenproof show golden/vllm-0.32.0/d07_tool1_spaced.tools.json --rows
 
 check: setup
 	$(PY) -m ruff format --check .
@@ -23,6 +25,7 @@ test: check
 	$(PY) -m pytest
 
 truth: setup
+	$(PY) -m pytest -q tests/test_cases.py tests/test_cases_wire.py
 	$(PY) -m tests.report_truth
 
 real: setup
@@ -30,3 +33,19 @@ real: setup
 
 bench: setup
 	$(PY) -m tests.bench.report
+
+prompts: setup
+	$(PY) -m tests.report_prompts
+
+witnesses: setup
+	$(PY) -m tests.report_witnesses
+
+emulator-parity: setup
+	$(PY) -m tests.report_emulator
+
+TRIALS ?= 100000
+soak: setup
+	$(PY) -m tests.report_soak --trials $(TRIALS)
+
+mutants: setup
+	$(PY) -m tests.report_mutants

@@ -11,7 +11,7 @@ from harness.formats import Format
 from harness.habits import TRAITS
 from harness.ids import build
 from harness.readings import MAX_MARKERS, MAX_READINGS, SearchBound, modes, readings
-from harness.types import ToolCall, Turn
+from harness.types import Segment, ToolCall, Turn
 from tests.harness.chat import K2, K2_THINKING, K25
 from tests.harness.segments import shown, told
 
@@ -86,9 +86,7 @@ def test_known_traits_give_one_reading(
     turn: Turn, fmt: Format, mode: bool, text: str, assumptions: tuple[str, ...]
 ) -> None:
     """The grammar of the format, and no guess."""
-    assert [r for r in listed(turn, fmt=fmt, mode=mode) if not r[2]] == [
-        (text, assumptions, "")
-    ]
+    assert [r for r in listed(turn, fmt=fmt, mode=mode) if not r[2]] == [(text, assumptions, "")]
 
 
 def test_the_seven_controls_of_a_call() -> None:
@@ -99,29 +97,30 @@ def test_the_seven_controls_of_a_call() -> None:
     assert controls == [163607, 163595, 163597, 163598, 163599, 163596, 163586]
 
 
+SAMPLED, INFERRED = Segment(control=K25.terminator), Segment(control=K25.terminator, inferred=True)
+
 ENDINGS = [
-    # traits, turn, end, assumption
-    row({"terminator_sampled": "yes"}, answer("", "Hi"), END, (), id="sampled"),
-    row({"terminator_sampled": "no"}, answer("", "Hi"), "", ("terminator-not-sampled",), id="not-sampled"),
-    row({}, answer("", "Hi"), END, (), id="a-text-ends-by-itself"),
-    row({"terminator_billed": "yes"}, answer("", "", CALL), END, (), id="billed"),
-    row({"terminator_billed": "no"}, answer("", "", CALL), "~" + END, ("terminator-inferred",), id="not-billed"),
-    row({}, answer("", "", CALL), "~" + END, ("terminator-inferred",), id="unknown-behind-a-call"),
-    row({}, answer("", "<|tool_calls_section_begin|>"), "~" + END, ("terminator-inferred",), id="unknown-behind-text"),
-    row({"terminator_sampled": "yes"}, answer("", "Hi", finish="length"), "", ("cut",), id="cut"),
+    # traits, turn, the terminator, last assumption
+    row({"terminator_sampled": "yes"}, answer("", "Hi"), SAMPLED, "empty-reasoning", id="sampled"),
+    row({"terminator_sampled": "no"}, answer("", "Hi"), None, "terminator-not-sampled", id="not-sampled"),
+    row({}, answer("", "Hi"), SAMPLED, "empty-reasoning", id="a-text-ends-by-itself"),
+    row({"terminator_billed": "yes"}, answer("", "", CALL), SAMPLED, "arguments-as-sent", id="billed"),
+    row({"terminator_billed": "no"}, answer("", "", CALL), INFERRED, "terminator-inferred", id="not-billed"),
+    row({}, answer("", "", CALL), INFERRED, "terminator-inferred", id="unknown-behind-a-call"),
+    row({}, answer("", "<|tool_calls_section_begin|>"), INFERRED, "terminator-inferred", id="unknown-behind-a-marker"),
+    row({"terminator_sampled": "yes"}, answer("", "Hi", finish="length"), None, "cut", id="cut"),
 ]
 
 
-@pytest.mark.parametrize(("traits", "turn", "end", "assumptions"), ENDINGS)
-def test_the_terminator(traits: Traits, turn: Turn, end: str, assumptions: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("traits", "turn", "end", "assumption"), ENDINGS)
+def test_the_terminator(traits: Traits, turn: Turn, end: Segment | None, assumption: str) -> None:
     """Sampled, not sampled, or masked where hosts differ: some stop at a section's end."""
     known = {k: v for k, v in KNOWN.items() if k != "terminator_sampled"} | traits
-    plain = readings(turn, K25, False, known)[0]
+    plain = readings(turn, K25, True, known)[0]
 
-    assert shown(plain.segments).rpartition("<calls_section_end>")[2].removeprefix("</think>Hi") == end.replace(
-        "~<im_end>", "~<im_end>"
-    )
-    assert plain.assumptions[len(plain.assumptions) - len(assumptions) :] == assumptions
+    assert [s for s in plain.segments if s.control == K25.terminator] == ([end] if end else [])
+    assert end is None or plain.segments[-1] == end
+    assert plain.assumptions[-1] == assumption
 
 
 def test_a_close_in_content_may_be_the_end_of_the_reasoning() -> None:
