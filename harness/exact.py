@@ -14,6 +14,8 @@ from harness.formats import Format
 from harness.types import Ids, Origin, ToolCall, Turn
 from harness.vocab import CONTROL_IDS, Vocab, control_pattern
 
+HEADERS = re.compile(r"<\|tool_call_begin\|>[^<]*?\d+\s*<\|tool_call_argument_begin\|>")
+BARE_HEADER = re.compile(r"<\|tool_call_begin\|>\s*\d+\s*<\|tool_call_argument_begin\|>")
 REPORTED, MATCHED = bytes([Origin.REPORTED]), bytes([Origin.MATCHED])
 
 Replayed = tuple[str, str, tuple[ToolCall, ...], str]
@@ -103,9 +105,14 @@ def _replay_doubt(made: Replayed, turn: Turn) -> str:
 
 
 def _spellings(row: list[int], fmt: Format, vocab: Vocab) -> Iterator[tuple[str, str]]:
-    """(decoded text, the same without its tool sections) with control ids as names, and with control ids left out."""
+    """(decoded text, the same without its tool sections) with control ids as names, and with some or all left out."""
     section = _without_sections(row, fmt)
-    for spell in (vocab.control_name, lambda _: ""):
+    spells = (
+        vocab.control_name,
+        lambda i: "" if i == fmt.think_close else vocab.control_name(i),  # a second one is cut out at some hosts
+        lambda _: "",
+    )
+    for spell in spells:
         yield _decoded(row, vocab, spell), _decoded(section, vocab, spell)
 
 
@@ -129,11 +136,15 @@ def _order_doubt(decoded: tuple[str, str], turn: Turn) -> str:
     whole, outside = decoded
     texts = [("reasoning", turn.reasoning), ("content", turn.content)]
     for k, call in enumerate(turn.tool_calls):
-        texts += [(f"tool_calls[{k}].name", call.name), (f"tool_calls[{k}].arguments", call.arguments)]
+        named = call.name if call.name in whole or not BARE_HEADER.search(whole) else ""  # some hosts find a name
+        texts += [(f"tool_calls[{k}].name", named), (f"tool_calls[{k}].arguments", call.arguments)]
     doubt, _ = _found(whole, texts)
     if doubt:
         return doubt
-    _, gaps = _found(outside, texts[:2])
+    if len(HEADERS.findall(whole)) < len(turn.tool_calls) and "<|tool_call_begin|>" in whole:
+        return "tool_calls: the ids do not hold a whole header for each call"
+    shown = "<|tool_call" in turn.reasoning + turn.content  # sections that came as text were not dropped
+    _, gaps = _found(whole if shown else outside, texts[:2])
     left = "".join(_unexplained(gap) for gap in gaps)
     return f"the ids hold {left[:60]!r}, which is not in the answer" if left else ""
 
@@ -161,7 +172,7 @@ def _place(decoded: str, text: str, start: int) -> tuple[int, int]:
     inner = re.sub(f" ?({control_pattern().pattern}) ?", r"\1", text)
     form = inner.removeprefix(" ").removesuffix(" ")
     at = decoded.find(form, start)
-    led = inner.startswith(" ") and any(map(str.isspace, decoded[start:at]))
+    led = inner.startswith(" ") and " " in decoded[start:at]
     trailed = inner.endswith(" ") and decoded[at + len(form) : at + len(form) + 1].isspace()
     return (-1, 0) if led or trailed else (at, len(form))
 

@@ -225,6 +225,8 @@ BELIEVED_WITH_IDS = frozenset(
         "no-reasoning",
         "replacement-character",
         "marker-in-call",
+        "text-behind-calls",
+        "channels-interleaved",
     }
 )
 """Fatal findings that only say that text is not enough."""

@@ -115,7 +115,5 @@ def _n_changed(base: list[int], other: list[int], at_start: bool) -> int:
     """How far from the edge two rows of the same length differ; 0 where the length differs: the count would tell."""
     if len(base) != len(other):
         return 0
-    differing = [i for i, (a, b) in enumerate(zip(base, other, strict=True)) if a != b]
-    if not differing:
-        return 0
-    return differing[-1] + 1 if at_start else len(base) - differing[0]
+    changed = (k for k, (a, b) in enumerate(zip(base, other, strict=True)) if a != b)
+    return max((k + 1 if at_start else len(base) - k for k in changed), default=0)

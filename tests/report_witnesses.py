@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.flow import judge
+from harness.replay import replay_of
 from harness.response import parse
 from harness.types import Exchange, Turn, Verdict
 from tests.conftest import shared_folder
@@ -84,14 +85,22 @@ def planted(rows: Sequence[Recorded]) -> Iterator[tuple[str, bool, bool]]:
     for n in range(PLANTED):
         (row, turn), how = rng.choice(exact), ("changed", "dropped", "doubled", "moved")[n % 4]
         ids = spoiled(row.true_ids, how, rng)
-        seen = len(ids) != len(row.true_ids) or shown(ids, turn) != shown(row.true_ids, turn)
+        seen = len(ids) != len(row.true_ids) or differ(row, ids, turn)
         verdict = judged(row, replace(row.exchange, response=with_ids(row.exchange.response, ids)))
         yield how, seen, not (verdict.accepted and verdict.ids.ids == ids)
 
 
+def differ(row: Recorded, ids: Sequence[int], turn: Turn) -> bool:
+    """Whether the wire would show that these are other ids: by the stack's transformations where they are known."""
+    replay = replay_of(row.stack, row.exchange.request, bool(row.exchange.thinking), kit().vocab)
+    if replay is not None:
+        return replay(list(ids)) != replay(row.true_ids)
+    return shown(ids, turn) != shown(row.true_ids, turn)
+
+
 def shown(ids: Sequence[int], turn: Turn) -> str:
-    """What the wire shows of these ids: their decoded text, without control ids, and without tool sections where no call
-    came (the stack dropped them); where calls came, without their headers' numbers, which hosts write anew.
+    """What the wire shows of these ids: their decoded text without control ids, and without tool sections where no call
+    came: the stack dropped them. Where calls came, without their headers' numbers, which hosts write anew.
     """
     vocab, text, inside = kit().vocab, b"", False
     for i in ids:

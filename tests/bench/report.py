@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,10 +84,15 @@ def judge_over_encode(chosen: Sequence[Sample]) -> float:
     for sample in chosen:
         exchange = Exchange("bench", sample.body)
         judge(exchange, kit())  # both sides meet a warm word cache
-        encode = kit().encode
-        judged = median_s(lambda e=exchange: judge(e, kit()))  # type: ignore[misc]
-        ratios.append(judged / median_s(lambda s=sample: [encode(t) for t in s.texts]))  # type: ignore[misc]
+        judged = median_s(partial(judge, exchange, kit()))
+        ratios.append(judged / median_s(partial(encode_all, sample)))
     return statistics.median(ratios)
+
+
+def encode_all(sample: Sample) -> list[list[int]]:
+    """The ids of its texts, raw."""
+    encode = kit().encode
+    return [encode(text) for text in sample.texts]
 
 
 def judge_many(bodies: list[bytes], seconds: float) -> int:

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.calls import HEADERS, Option, arguments, headers, id_style, is_open, sections
+from harness.calls import HEADERS, Option, headers, id_style, sections
 from harness.encoder import encode_ordinary
 from harness.habits import TRAITS
 from harness.ids import build
 from harness.types import Reading, ToolCall
-from tests.harness.chat import K2, K25
+from tests.harness.chat import K25
 from tests.harness.segments import shown
 
 row = pytest.param
@@ -136,87 +136,7 @@ def test_a_prefix_of_another_count_masks_nothing() -> None:
     assert list(build(Reading(option.segments), encode_ordinary).origins) == [3] * 6
 
 
-AS_SENT, SPACED, COMPACT = "arguments-as-sent", "arguments-spaced", "arguments-compact"
-
-WRITTEN = [
-    # trait, arguments on the wire, [(text, assumption, rival)]
-    row("as-sent", '{"a":1}', [('{"a":1}', AS_SENT, "")], id="as-sent"),
-    row("spaced", '{"a":1,"b":[1,2]}', [('{"a": 1, "b": [1, 2]}', SPACED, "")], id="spaced"),
-    row("compact", '{"a": 1}', [('{"a":1}', COMPACT, "")], id="compact"),
-    row("spaced", "{}", [("{}", SPACED, "")], id="nothing-to-space"),
-    row("spaced", '{"a":"x y', [('{"a":"x y', AS_SENT, "")], id="broken-json-was-not-written-anew"),
-    row("", '{"a":1}', [('{"a":1}', AS_SENT, ""), ('{"a": 1}', SPACED, "trait")], id="unknown-compact"),
-    row("", '{"a": 1}', [('{"a": 1}', AS_SENT, ""), ('{"a":1}', COMPACT, "trait")], id="unknown-spaced"),
-    row(
-        "",
-        '{"a" : 1}',
-        [('{"a" : 1}', AS_SENT, ""), ('{"a": 1}', SPACED, "trait"), ('{"a":1}', COMPACT, "trait")],
-        id="unknown-and-neither",
-    ),
-    row("", "{}", [("{}", AS_SENT, "")], id="unknown-and-no-blank-could-be"),
-    row("", "", [("", AS_SENT, "")], id="unknown-and-empty"),
-    row("", '{"a":', [('{"a":', AS_SENT, "")], id="unknown-and-broken"),
-]
-
-
-@pytest.mark.parametrize(("trait", "text", "ways"), WRITTEN)
-def test_arguments(trait: str, text: str, ways: list[tuple[str, str, str]]) -> None:
-    """A known style fixes how arguments were sampled; of an unknown one, what came is plain and the rest are rivals."""
-    options = arguments(ToolCall("functions.f:0", "f", text), 2, K25, {"arguments": trait} if trait else {})
-
-    assert [(o.segments[0].text, *o.assumptions, o.rival) for o in options] == ways
-    assert {o.segments[0].channel for o in options} == {"call:2"}
-
-
-def test_arguments_written_anew_mask_what_another_style_would_change() -> None:
-    """`":true` compact and `": true` spaced have one count: the ids that differ are masked, for no bill can tell."""
-    [option] = arguments(ToolCall("functions.f:0", "f", '{"a":true}'), 0, K2, {"arguments": "spaced"})
-
-    built = build(Reading(option.segments), encode_ordinary)
-
-    assert [(i, o) for i, o in zip(built.ids, built.origins, strict=True)] == [
-        (8264, 3),  # {"
-        (64, 3),  # a
-        (1289, 3),  # ":
-        (1653, 4),  # ` true` where compact has `true`
-        (92, 3),  # }
-    ]
-
-
-EDGES = [
-    row({}, K25, True, id="nothing-known"),
-    row({}, K2, False, id="a-family-that-never-writes-blanks-there"),
-    row({"argument_edges": "lost"}, K2, True, id="known-lost"),
-    row({"argument_edges": "kept"}, K25, False, id="known-kept"),
-]
-
-
-@pytest.mark.parametrize(("traits", "fmt", "expected"), EDGES)
-def test_an_edge_is_open_unless_something_is_known(traits: Traits, fmt: object, expected: bool) -> None:
-    """White space may be lost where the host is known to lose it, or where neither host nor family rules it out."""
-    [option] = arguments(ToolCall("functions.f:0", "f", "{}"), 0, fmt, traits)  # type: ignore[arg-type]
-
-    assert (option.segments[0].lead, option.segments[0].trail) == (expected, expected)
-    assert is_open("argument_edges", fmt, traits) is expected  # type: ignore[arg-type]
-
-
-ORDERS = [
-    row({"argument_keys": "kept"}, '{"a": 1, "b": 2}', (), id="kept"),
-    row({"argument_keys": "sorted"}, '{"a": 1, "b": 2}', ('{"b": 2, "a": 1}',), id="sorted"),
-    row({}, '{"a": 1, "b": 2}', ('{"b": 2, "a": 1}',), id="unknown-and-in-order"),
-    row({}, '{"b": 2, "a": 1}', (), id="unknown-and-not-in-order"),
-    row({}, '{"a": 1}', (), id="one-key"),
-]
-
-
-@pytest.mark.parametrize(("traits", "text", "others"), ORDERS)
-def test_keys_that_came_in_order_may_have_been_sorted(traits: Traits, text: str, others: tuple[str, ...]) -> None:
-    """The other orders stand beside the text, unless the host is known to keep them or they show that it did."""
-    options = arguments(ToolCall("functions.f:0", "f", text), 0, K25, traits | {"arguments": "as-sent"})
-
-    assert [o.segments[0].alternates for o in options] == [others]
-
-
+AS_SENT = "arguments-as-sent"
 KNOWN = {"call_id": "as-sent", "arguments": "as-sent", "terminator_sampled": "yes"}
 F0, G1 = ToolCall("functions.f:0", "f", "{}"), ToolCall("functions.g:1", "g", '{"a":1}')
 ONE = "<calls_section_begin><call_begin>functions.f:0<call_argument_begin>{}<call_end><calls_section_end>"

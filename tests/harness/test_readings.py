@@ -185,62 +185,6 @@ def test_content_before_a_call_may_have_stood_within_the_section(
     assert shown(alone.segments) == f"{SECTION}{END}"
 
 
-RARE = [
-    # turn, traits, readings of rank 1 that may be believed: (text, last assumption, own witness)
-    row(answer("Hm.", "Yes."), {}, [], id="nothing-rare-in-plain-text"),
-    row(
-        answer("Hm.", "", CALL),
-        {},
-        [(f"Hm.{SECTION}{END}", "close-skipped", ("reasoning_tokens",))],
-        id="straight-into-a-section",
-    ),
-    row(answer("Hm.", "So:", CALL), {}, [], id="content-came-so-the-reasoning-ended"),
-    row(answer("Hm."), {}, [(f"Hm.{END}", "close-skipped", ("reasoning_tokens",))], id="all-reasoning"),
-    row(
-        answer("", "Yes."),
-        {"reasoning_end": "lost"},
-        [(f"~\n\n</think>Yes.{END}", "blank-reasoning", ("reasoning_tokens",))],
-        id="blank-reasoning-that-was-stripped",
-    ),
-    row(answer("", "Yes."), {"reasoning_end": "kept"}, [], id="blank-reasoning-would-have-come"),
-    row(
-        answer("Hm.", "Yes."),
-        {"swallows_think": "yes", "control_ids": "shown"},
-        [(f"<think>Hm.</think>Yes.{END}", "think-again", ("reasoning_tokens", "singly"))],
-        id="think-again",
-    ),
-    row(answer("Hm.", "Yes."), {"swallows_think": "yes"}, [], id="think-again-where-other-ids-may-vanish"),
-    row(
-        answer("", "a[EOS]b"),
-        {},
-        [(f"</think>a[EOS]b{END}", "spelled [EOS]", ("no-rival",))],
-        id="a-spelled-marker",
-    ),
-]
-
-
-@pytest.mark.parametrize(("turn", "traits", "expected"), RARE)
-def test_what_a_model_does_once_in_a_while(
-    turn: Turn, traits: Traits, expected: list[tuple[str, str, tuple[str, ...]]]
-) -> None:
-    """Each rare reading does one rare thing and names the witness that must speak for it."""
-    rows = readings(turn, K25, True, KNOWN | traits, rare=True)
-
-    last = [[a for a in r.assumptions if a not in CALLED][-1] for r in rows]
-    assert [(shown(r.segments), a, r.own_witness) for r, a in zip(rows, last, strict=True) if not r.rival] == expected
-    assert {r.rank for r in rows} <= {1}
-
-
-def test_never_two_rare_things_at_once() -> None:
-    """With a marker in the reasoning and a section behind it, either is rare, never both."""
-    turn = answer("a[EOS]b", "", CALL)
-
-    rows = readings(turn, K25, True, KNOWN, rare=True)
-
-    rare = [{a for a in r.assumptions if a not in (*CALLED, "markers-as-control")} for r in rows]
-    assert {frozenset(names) for names in rare} == {frozenset({"spelled [EOS]"}), frozenset({"close-skipped"})}
-
-
 SPACES = [
     # trait, texts of the readings
     row("none", [f" Hm. </think> Yes {END}"], id="kept"),

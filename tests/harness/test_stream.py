@@ -134,7 +134,9 @@ SPLITS = [
     row(("The", " foo", "bar", " x"), [7], ("The foo", "bar x"), id="cut-where-it-must-be"),
     row(("foo", "bar", "x", "1"), [3], ("foo", "bar", "x", "1"), id="and-at-each-other-chunk"),
     row(("fo", "obar", " ", "🏻"), [2], ("fo", "obar 🏻"), id="never-within-an-id-that-ends-in-mid-character"),
+    row(("fo", "obar", "👩"), [2], ("fo", "obar", "👩"), id="but-before-one"),
     row(("See", " ", "👩"), [], None, id="a-space-shown-early"),
+    row((" ", "👩"), [], None, id="at-the-start-too"),
 ]
 
 

@@ -167,7 +167,7 @@ CHUNKS = [
         id="one-chunk-each",
     ),
     row(
-        {"reasoning": ("On", "e two three"), "content": ("The", " c", "at", " s", "at", ".")},
+        {"reasoning": ("On", "e two three"), "content": ("The", " c", "at", " s", "a", "t", ".")},
         TOKENS,
         "contradicts",
         "chunks end inside ids at reasoning:2, content:5, content:9",
