@@ -25,6 +25,8 @@ def marker_names(text: str) -> list[str]:
 
 
 def _matches(text: str) -> list[Match[str]]:
+    if "<" not in text and "[" not in text:  # one character is found many times faster than seven hints
+        return []
     if not any(hint in text for hint in HINTS):
         return []
     return list(control_pattern().finditer(text))
