@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SHIPPED = Path(__file__).with_name("habits.toml")
 HEADER = """What providers do to counts, ids, arguments and white space: one line a habit, as harness/habits.py tells.
 evidence = "answers": learned by `tokenproof calibrate`; "table": a measured table of public answers; "engine": seen in
-recordings of that engine with true ids. for and against are answers; 0 where a table gave no number."""
+recordings of that engine with true ids. A line leaves out what is as usual: "answers", and 0 answers for or against."""
 
 OutOption = Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write what was learned to this file.")]
 UpdateOption = Annotated[bool, typer.Option("--update", help="Allow --out to be the file that ships with the package.")]

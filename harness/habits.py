@@ -118,8 +118,8 @@ class Habit:
 
     def line(self) -> str:
         """This habit as one line of the file."""
-        pairs = ((f.name, getattr(self, f.name)) for f in fields(self))
-        body = ", ".join(f"{name} = {_toml(value)}" for name, value in pairs if value not in ("", None))
+        told = ((f.name, getattr(self, f.name)) for f in fields(self) if getattr(self, f.name) != f.default)
+        body = ", ".join(f"{name} = {_toml(value)}" for name, value in told)
         return f"  {{ {body} }},"
 
 
