@@ -106,11 +106,20 @@ def _thought(turn: Turn, fmt: Format, traits: Mapping[str, str], rare: bool) -> 
         rows.append(_closed(text, turn, bare, fmt))
         if rare and text.rank == 0 and not turn.content:
             rows.append(text + Option((), ("close-skipped",), 1, ("reasoning_tokens",)))
-        if rare and text.rank == 0 and (traits.get("swallows_think"), traits.get("control_ids")) == ("yes", "shown"):
-            # a split or another swallowed id would look the same: the reasoning must have been seen id by id
-            again = Option((Segment(control=fmt.think_open),), ("think-again",), 1, ("reasoning_tokens", "singly"))
-            rows.append(again + _closed(text, turn, bare, fmt))
+        if rare and text.rank == 0 and traits.get("swallows_think") != "no":
+            rows.append(_again(fmt, traits) + _closed(text, turn, bare, fmt))
     return rows
+
+
+def _again(fmt: Format, traits: Mapping[str, str]) -> Option:
+    """A `<think>` sampled again at the start, which some stacks swallow.
+
+    A split or another swallowed id looks the same, so it is believed only where other control ids are shown and the
+    reasoning was seen id by id.
+    """
+    again = Option((Segment(control=fmt.think_open),), ("think-again",), 1, ("reasoning_tokens", "singly"))
+    sure = (traits.get("swallows_think"), traits.get("control_ids")) == ("yes", "shown")
+    return again if sure else replace(again, rival="malformed")
 
 
 def _closed(text: Option, turn: Turn, bare: bool, fmt: Format) -> Option:

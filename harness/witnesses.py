@@ -30,6 +30,8 @@ class Scene:
 
 def billed_offset(traits: Mapping[str, str], fmt: Format, thinking: bool, *, cut: bool) -> int | None:
     """completion_tokens - len(ids without the terminator); None where the equation is not known."""
+    if not traits:
+        return None  # of a host of which nothing is known, not even a cut answer's bill is
     think = YES.get(traits.get("think_billed", ""))
     if fmt.think != "prompt" or not thinking:
         think = 0  # there is no <think> at the prompt's end that could be billed

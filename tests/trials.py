@@ -96,7 +96,7 @@ def draw_trial(rng: Random, preset_name: str, *, size: int | None = None) -> Tri
     drawn = grammar.draw(rng, model=MODELS[fmt], thinking=thinking, samples_think=fmt == "kimi-k2-thinking", size=size)
     stream = rng.random() < 0.5
     preset = replace(preset, merge=rng.choice((preset.merge, preset.merge, 2, 5)))
-    limit = rng.randrange(1, len(drawn.ids) + 1) if rng.random() < 0.08 else None
+    limit = rng.randrange(1, len(drawn.ids) + 1) if drawn.ids and rng.random() < 0.08 else None
     return Trial(drawn, preset, stream, limit)
 
 
