@@ -275,8 +275,9 @@ def _trials(known: Known, kit: Kit, modes: Sequence[bool], *, rare: bool) -> lis
 
 def _trial(reading: Reading, known: Known, kit: Kit, traits: Traits, mode: bool) -> Trial:
     row = ids.build(reading, kit.encode)
+    vocab = kit.vocab
     scene = Scene(
-        reading, row, known.turn, known.fmt, traits, mode, known.completion_tokens, kit.encode, kit.vocab.ranks
+        reading, row, known.turn, known.fmt, traits, mode, known.completion_tokens, kit.encode, vocab.ranks, vocab.find
     )
     said: tuple[Testimony, ...] = witnesses.hear(scene)
     return Trial(reading, row, said)

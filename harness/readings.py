@@ -105,7 +105,7 @@ def _thought(turn: Turn, fmt: Format, traits: Mapping[str, str], rare: bool) -> 
     for text in marked(turn.reasoning, "reasoning", turn, fmt, traits, rare):
         rows.append(_closed(text, turn, bare, fmt))
         if rare and text.rank == 0 and not turn.content:
-            rows.append(text + Option((), ("close-skipped",), 1, ("reasoning_tokens",)))
+            rows.append(text + Option((), ("close-skipped",), 1, ("reasoning_tokens", "shortest")))
         if rare and text.rank == 0 and traits.get("swallows_think") != "no":
             rows.append(_again(fmt, traits) + _closed(text, turn, bare, fmt))
     return rows

@@ -11,6 +11,8 @@ from harness.formats import Format
 from harness.types import Encode, Ids, Reading, Testimony, Turn
 
 YES = {"yes": 1, "no": 0}
+MAX_FEWEST_BYTES = 20_000
+MAX_TOKEN_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,7 @@ class Scene:
     completion_tokens: int | None
     encode: Encode
     ranks: Sequence[bytes]
+    find: Callable[[bytes], int | None] | None = None
 
 
 def billed_offset(traits: Mapping[str, str], fmt: Format, thinking: bool, *, cut: bool) -> int | None:
@@ -106,11 +109,44 @@ def singly(scene: Scene) -> Testimony:
     return Testimony("singly", "silent", "not each id came in a chunk of its own")
 
 
+def fewest(text: str, find: Callable[[bytes], int | None]) -> int | None:
+    """The smallest number of ids that spell a text; None where it is too long to tell.
+
+    The canonical split is not always the shortest: ` I'` is one id, and no text ever gives it.
+    """
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data) > MAX_FEWEST_BYTES:
+        return None
+    best = [0, *[len(data) + 1] * len(data)]
+    for start in range(len(data)):
+        for end in range(start + 1, min(len(data), start + MAX_TOKEN_BYTES) + 1):
+            if best[start] + 1 < best[end] and find(data[start:end]) is not None:
+                best[end] = best[start] + 1
+    return best[-1]
+
+
+def shortest(scene: Scene) -> Testimony:
+    """Whether no text of the reading can be spelled in fewer ids; heard only where a reading asks for it.
+
+    A reading that is one id short of the plain one could as well be a text that was sampled in one id fewer.
+    """
+    if "shortest" not in scene.reading.own_witness or scene.find is None:
+        return Testimony("shortest", "silent", "not asked")
+    texts = [s.text for s in scene.reading.segments if s.control < 0]
+    longer = [t for t in texts if fewest(t, scene.find) != len(scene.encode(t))]
+    if longer:
+        return Testimony(
+            "shortest", "silent", f"{longer[0][:40]!r} can be spelled in fewer ids, or is too long to tell"
+        )
+    return Testimony("shortest", "supports", "no text can be spelled in fewer ids")
+
+
 WITNESSES: Mapping[str, Callable[[Scene], Testimony]] = {
     "bill": bill,
     "reasoning_tokens": reasoning_tokens,
     "chunks": chunks,
     "singly": singly,
+    "shortest": shortest,
 }
 
 

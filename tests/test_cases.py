@@ -15,6 +15,8 @@ from harness.formats import formats
 from harness.response import parse
 from tests.providerx import AS_SENT, OFFSET, UNKNOWN, answer, call, codes, ids, judged, masked, section
 
+pytestmark = pytest.mark.required
+
 K25 = next(f for f in formats() if f.name == "kimi-k2.5")
 KNOWN = {**OFFSET, **AS_SENT}
 REASONING = "The user wants the weather in Oslo."

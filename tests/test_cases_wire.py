@@ -26,6 +26,7 @@ END = ids("<|im_end|>")
 # --- 020: the thinking switch ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(
     ("thinking", "tail"), [(True, [163588, 69702, 163601, 163606]), (False, [163588, 69702, 163601, 163606, 163607])]
 )
@@ -36,6 +37,7 @@ def test_020_ends_of_the_prompt(thinking: bool, tail: list[int]) -> None:
     assert row[-len(tail) :] == tail
 
 
+@pytest.mark.required
 def test_020_on_and_off() -> None:
     """On: the output starts with the reasoning. Off: with the content. The mode that was asked for is recorded."""
     on = judged(answer({"reasoning": "Ok.", "content": "4"}, 5), KNOWN, {"reasoning": {"enabled": True}})
@@ -44,6 +46,7 @@ def test_020_on_and_off() -> None:
     assert (off.name, off.ids.ids, off.thinking) == ("verified", ids("4", "<|im_end|>"), False)
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("billed", [None, 2, 5, 6])
 def test_020_off_and_thinks_all_the_same(billed: int | None) -> None:
     """Thinking was off and reasoning came: a contradiction, whatever the bill."""
@@ -51,6 +54,7 @@ def test_020_off_and_thinks_all_the_same(billed: int | None) -> None:
     assert (verdict.name, codes(verdict)) == ("rejected", ["thinks-although-off"])
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("content", ["", None, [], [{"type": "text", "text": ""}]], ids=repr)
 def test_020_empty_content_in_the_history(content: Any) -> None:
     """Empty content of an earlier turn renders to nothing between its think pair and its section."""
@@ -80,12 +84,14 @@ def delta(text: str | None, finish: str | None = None) -> dict[str, Any]:
     return {"choices": [{"index": 0, "delta": {"content": text} if text else {}, "finish_reason": finish}]}
 
 
+@pytest.mark.required
 def test_021_comments_are_ignored() -> None:
     """Keep-alive comments hold no text."""
     turn = parse(b": OPENROUTER PROCESSING\n\n: OPENROUTER PROCESSING\n\n" + events(delta("Hi"), delta(None, "stop")))
     assert (turn.content, turn.finish_reason) == ("Hi", "stop")
 
 
+@pytest.mark.required
 def test_021_a_line_separator_is_text() -> None:
     """U+2028 inside a text cuts no line: one event, ids [64, 390, 101, 65]; and a stream without an end is rejected."""
     turn = parse(events(delta("a\u2028b")))
@@ -94,6 +100,7 @@ def test_021_a_line_separator_is_text() -> None:
     assert codes(judged(events(delta("a\u2028b")), KNOWN, model=MODEL)) == ["no-finish"]
 
 
+@pytest.mark.required
 def test_021_blanks_before_a_body() -> None:
     """A body may begin with keep-alive blanks; a body of blanks alone is a failure worth another try."""
     body = json.dumps(answer({"content": "4"})).encode()
@@ -131,6 +138,7 @@ FAILURES = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("body", "code", "raw"), FAILURES)
 def test_022_a_body_that_is_an_error(body: dict[str, Any], code: int, raw: str | None) -> None:
     """HTTP 200 proves nothing: the code, the host and its words are kept, and no sample is made."""
@@ -142,6 +150,7 @@ def test_022_a_body_that_is_an_error(body: dict[str, Any], code: int, raw: str |
     assert (verdict.name, codes(verdict), verdict.ids.ids) == ("rejected", ["provider-error"], [])
 
 
+@pytest.mark.required
 def test_025_usage_in_an_event_without_choices() -> None:
     """The last event has usage and no choice: the text is whole, the cost is booked, the bill is heard."""
     usage = {"prompt_tokens": 13, "completion_tokens": 6, "total_tokens": 19, "cost": 0.00002}
@@ -152,12 +161,14 @@ def test_025_usage_in_an_event_without_choices() -> None:
     assert (verdict.name, verdict.completion_tokens, codes(verdict)) == ("rejected", 6, ["bill-mismatch"])
 
 
+@pytest.mark.required
 def test_025_reasoning_outside_the_count() -> None:
     """293 completion tokens and 321 reasoning tokens, 714 in all of which 100 are prompt: 614, and it is noted."""
     tokens, notes = completion_tokens(Usage(100, 293, 714, 321))
     assert (tokens, [(n.code, n.fatal) for n in notes]) == (614, [("reasoning-outside", False)])
 
 
+@pytest.mark.required
 def test_025_no_usage() -> None:
     """Without a bill no check is possible: unverified, and no tokens are made up."""
     verdict = judged(answer({"reasoning": "Ok.", "content": "4"}), KNOWN)
@@ -167,6 +178,7 @@ def test_025_no_usage() -> None:
 # --- 024, 028, 031: ends, pins, gateways ----------------------------------------------------------------------------
 
 
+@pytest.mark.required
 def test_024_stop_beside_calls_is_valid() -> None:
     """`stop` with tool calls: the section, then 163586."""
     message = {"content": None, "tool_calls": [call("get_weather", ARGUMENTS)]}
@@ -174,6 +186,7 @@ def test_024_stop_beside_calls_is_valid() -> None:
     assert (verdict.name, verdict.ids.ids) == ("verified", ids("</think>") + SECTION + END)
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(
     ("finish", "text", "code"),
     [
@@ -190,6 +203,7 @@ def test_024_incomplete_by_its_finish(finish: Any, text: str, code: str) -> None
     assert (verdict.name, codes(verdict)) == ("rejected", [code])
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("block", [{"order": ["siliconflow/int4"]}, {"only": ["siliconflow"]}, {"only": "siliconflow"}])
 def test_028_another_host_answered(block: dict[str, Any]) -> None:
     """A pin, hard or soft, and another display name in the answer: discarded."""
@@ -199,6 +213,7 @@ def test_028_another_host_answered(block: dict[str, Any]) -> None:
     assert "wrong-provider" not in codes(judged(asked, KNOWN, {"provider": block}))
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(
     "request_",
     [
@@ -218,6 +233,7 @@ def test_031_a_gateway_that_may_edit(request_: dict[str, Any]) -> None:
     assert (verdict.name, codes(verdict)) == ("rejected", ["gateway-edits"])
 
 
+@pytest.mark.required
 def test_031_a_cached_answer() -> None:
     """All counters zero: an earlier answer again, discarded."""
     body = answer({"reasoning": "Ok.", "content": "4"}, 0, prompt_tokens=0, total_tokens=0)
@@ -229,6 +245,7 @@ def test_031_a_cached_answer() -> None:
 STRIPPED = {"reasoning": "All good, I will stop here.", "content": "Done."}
 
 
+@pytest.mark.required
 def test_032_what_the_bill_can_see() -> None:
     """Sampled with a newline before `</think>` and blank lines behind it: 13 ids; the stripped wire has 12."""
     sampled = ids("All good, I will stop here.\n", "</think>", "\n\nDone.", "<|im_end|>")
@@ -239,6 +256,7 @@ def test_032_what_the_bill_can_see() -> None:
         assert judged(answer(STRIPPED, 13), traits).name == "rejected"
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("edge", [UNKNOWN, {"reasoning_end": "lost"}], ids=["unknown", "lost"])
 def test_032_what_the_bill_cannot_see_is_masked(edge: dict[str, str]) -> None:
     """`.` and `.\\n` are one id each: where the host may strip, the id before `</think>` is context only."""
@@ -256,6 +274,7 @@ def reported(message: dict[str, Any], token_ids: list[int], billed: int | None =
     return body
 
 
+@pytest.mark.required
 def test_034_ids_that_do_not_cover_the_text() -> None:
     """Two ids for a sentence: rejected; the bill cannot mend it."""
     message = {"reasoning": "The user wants the weather in Oslo.", "content": "Done."}
@@ -264,6 +283,7 @@ def test_034_ids_that_do_not_cover_the_text() -> None:
         assert (verdict.name, codes(verdict)) == ("rejected", ["ids-contradict-answer"])
 
 
+@pytest.mark.required
 def test_034_no_prompt_ids_is_not_an_empty_prompt() -> None:
     """`prompt_token_ids: null`: the output may be exact, the prompt stays unverified."""
     body = {**reported({"content": "Done."}, [25702, 13, 163586], 3), "prompt_token_ids": None}
@@ -274,6 +294,7 @@ def test_034_no_prompt_ids_is_not_an_empty_prompt() -> None:
     assert turn.reported.prompt_ids is None
 
 
+@pytest.mark.required
 def test_034_logprobs_null_falls_back_to_the_count() -> None:
     """No logprobs: the bill is the witness, and the verdict says that its premise is the count."""
     body = answer({"content": "4"}, 2)

@@ -35,6 +35,7 @@ def reporting(body: dict[str, Any], token_ids: list[int]) -> dict[str, Any]:
 # --- the four verdicts ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.required
 def test_exact() -> None:
     """Ids that the host reported, and that are the answer: each has the origin `reported`, none is masked."""
     verdict = judged(reporting(answer(TALK, N), TALK_IDS), KNOWN)
@@ -43,6 +44,7 @@ def test_exact() -> None:
     assert verdict.loss_mask == [1] * N
 
 
+@pytest.mark.required
 def test_verified() -> None:
     """The bill speaks for the one reading: control ids from the format, text encoded by us, on the count's premise."""
     verdict = judged(answer(TALK, N), KNOWN)
@@ -53,6 +55,7 @@ def test_verified() -> None:
     assert [(w.witness, w.says) for w in verdict.witnesses if w.says != "silent"] == [("bill", "supports")]
 
 
+@pytest.mark.required
 def test_unverified() -> None:
     """No witness spoke: no usage, or an equation that nobody knows. No ids are given."""
     for verdict in (judged(answer(TALK), KNOWN), judged(answer(TALK, N)), judged(answer(TALK, N), AS_SENT)):
@@ -64,6 +67,7 @@ def test_unverified() -> None:
         )
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("billed", [N - 2, N - 1, N + 1, N + 2, 10 * N])
 def test_rejected_by_the_bill(billed: int) -> None:
     """Every other bill contradicts every reading."""
@@ -72,6 +76,7 @@ def test_rejected_by_the_bill(billed: int) -> None:
     assert verdict.completion_tokens == billed
 
 
+@pytest.mark.required
 def test_rejected_by_a_check_before_the_bill_is_heard() -> None:
     """A fatal finding rejects whatever the bill says; a tag travels with an accepted answer."""
     assert judged(answer({**TALK, "content": "a\ufffd"}, N), KNOWN).name == "rejected"
@@ -79,6 +84,7 @@ def test_rejected_by_a_check_before_the_bill_is_heard() -> None:
     assert (tagged.name, codes(tagged)) == ("verified", ["singular-marker"])
 
 
+@pytest.mark.required
 def test_a_fatal_finding_rejects_reported_ids_too() -> None:
     """Ids mend what only text cannot show; they do not mend an unknown finish or the wrong provider."""
     body = reporting(answer(TALK, N), TALK_IDS)
@@ -91,6 +97,7 @@ def test_a_fatal_finding_rejects_reported_ids_too() -> None:
     assert [(f.code, f.fatal) for f in verdict.findings] == [("minted-id", False)]
 
 
+@pytest.mark.required
 def test_too_many_readings() -> None:
     """More readings than are listed: rejected with that reason, not guessed and not raised."""
     names = "<|im_user|><|im_system|><|im_middle|><think><|media_pad|><|media_end|>"
@@ -102,6 +109,7 @@ def test_too_many_readings() -> None:
 # --- which format, which habits, which mode -------------------------------------------------------------------------
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(
     ("line", "said", "override", "fmt"),
     [
@@ -126,6 +134,7 @@ def test_which_format(line: str | None, said: str | None, override: str | None, 
         assert (verdict.name, codes(verdict)) == ("rejected", ["unknown-format"])
 
 
+@pytest.mark.required
 def test_a_recorded_stack_implies_its_format() -> None:
     """Habits of a stack that served one model: its answers are of that format, whatever they call themselves."""
     habits = Habits((Habit("engine", "spaces", "none"),), implies_format={"engine": "kimi-k2.5"})
@@ -135,6 +144,7 @@ def test_a_recorded_stack_implies_its_format() -> None:
     assert verdict.format == "kimi-k2.5"
 
 
+@pytest.mark.required
 def test_whose_habits() -> None:
     """The caller's word, else the line's, else the response's; `unknown` takes none, and compares pins all the same."""
     body = answer(TALK, N)
@@ -151,12 +161,14 @@ def test_whose_habits() -> None:
     assert codes(judged(other, KNOWN, pinned, provider="ProviderX")) == ["wrong-provider"]
 
 
+@pytest.mark.required
 def test_a_line_cannot_hide_who_answered() -> None:
     """A pin is held against the response's own provider, not against what the line says."""
     other = Exchange("x", {**answer(TALK, N), "provider": "Other"}, {"provider": {"only": ["providerx"]}}, "ProviderX")
     assert codes(judge(other, kit(KNOWN))) == ["wrong-provider"]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(
     ("line", "request_", "message", "mode"),
     [
@@ -174,6 +186,7 @@ def test_which_mode(line: bool | None, request_: dict[str, Any], message: dict[s
     assert judged(answer(message, 9), KNOWN, request_, thinking=line).thinking is mode
 
 
+@pytest.mark.required
 def test_an_unknown_mode_is_a_reading_of_each() -> None:
     """No reasoning and no switch: one id more with `</think>`, so no bill may pick one of the two."""
     for billed in range(1, 6):
@@ -182,6 +195,7 @@ def test_an_unknown_mode_is_a_reading_of_each() -> None:
     assert judged(answer({"content": "Say."}, 4), KNOWN, thinking=True).ids.ids == ids("</think>", "Say.", "<|im_end|>")
 
 
+@pytest.mark.required
 def test_reasoning_that_may_stand_in_the_content() -> None:
     """Thinking on, no reasoning: where the host is not known to part the two, `</think>` may have been removed.
 
@@ -194,6 +208,7 @@ def test_reasoning_that_may_stand_in_the_content() -> None:
     assert (verdict.name, codes(verdict)) == ("rejected", ["no-reasoning"])
 
 
+@pytest.mark.required
 def test_a_raw_section_ended_as_a_text_or_as_calls_do() -> None:
     """A section as text under `stop`: what is known of texts alone, or of calls alone, is not known of it."""
     raw = (
@@ -215,6 +230,7 @@ def test_a_raw_section_ended_as_a_text_or_as_calls_do() -> None:
 # --- bills, ends, blindness -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(
     ("usage", "tokens", "notes"),
     [
@@ -236,6 +252,7 @@ def test_what_was_billed(usage: Usage | None, tokens: int | None, notes: list[st
     assert (told, [f.code for f in found], any(f.fatal for f in found)) == (tokens, notes, False)
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(
     ("traits", "billed"),
     [
@@ -255,6 +272,7 @@ def test_the_offset_is_a_sum_of_traits(traits: dict[str, str], billed: int) -> N
         assert judged(answer(TALK, k), known).ids.ids == (TALK_IDS if k == billed else [])
 
 
+@pytest.mark.required
 def test_a_cut_answer_is_a_prefix() -> None:
     """`length`: no terminator, `truncated`, and nothing masked at its end."""
     cut = answer({"reasoning": "Think of it.", "content": "Say it."}, N - 1, "length")
@@ -265,6 +283,7 @@ def test_a_cut_answer_is_a_prefix() -> None:
     assert judged(answer(TALK, N, "length"), KNOWN).name == "rejected"
 
 
+@pytest.mark.required
 def test_blind_forgets_what_was_reported() -> None:
     """Without reports the same answer is verified by its bill; false ids then change nothing."""
     for row in (TALK_IDS, [1, 2, 3]):
@@ -273,6 +292,7 @@ def test_blind_forgets_what_was_reported() -> None:
     assert judged(reporting(answer(TALK, N), [1, 2, 3]), KNOWN).name == "rejected"
 
 
+@pytest.mark.required
 def test_what_else_a_request_holds_is_not_read() -> None:
     """True ids, variants and dialogues beside the request change no verdict."""
     plain = judged(answer(TALK, N), KNOWN, {"max_tokens": 99})
@@ -280,6 +300,7 @@ def test_what_else_a_request_holds_is_not_read() -> None:
     assert judged({**answer(TALK, N), **odd}, KNOWN, odd) == plain
 
 
+@pytest.mark.required
 def test_one_verdict_for_every_framing() -> None:
     """A body as bytes, as an object, as a stream of events: one answer, one row of ids."""
     body = answer(TALK, N)
@@ -292,6 +313,7 @@ def test_one_verdict_for_every_framing() -> None:
         assert (verdict.name, verdict.ids.ids) == ("verified", TALK_IDS)
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(
     ("pin", "name", "same"),
     [
@@ -368,6 +390,7 @@ def bent(value: Any, rng: random.Random) -> Any:
     return value
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("seed", range(8))
 def test_odd_answers_and_requests_raise_nothing(seed: int) -> None:
     """Anything in the place of anything: a verdict, never an exception, and ids only where it is accepted."""
@@ -405,6 +428,7 @@ def test_hostile_texts_cost_little(text: str) -> None:
     assert time.perf_counter() - start < 4
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(
     "response",
     [b"", b"   ", b"\x00\xff", b"[]", b"{}", b"[1]", b"null", b"data: x\n\n", b"{" * 9_999, [], {}, [None], ["x"]],

@@ -85,6 +85,29 @@ WITNESSES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+# Edge of a format's `blank_free` -> where a draw would put a blank there: (edit, kind of slot).
+EDGES: Mapping[str, frozenset[tuple[str, str]]] = {
+    "content_start": frozenset({("before", "content")}),
+    "header_edges": frozenset({("after", "call"), ("before", "header"), ("after", "header"), ("before", "middle")}),
+    "argument_edges": frozenset(
+        {("after", "middle"), ("before", "arguments"), ("after", "arguments"), ("before", "call_end")}
+    ),
+}
+
+
+def in_grammar(drawn: Draw, format_name: str) -> Draw:
+    """The draw without blanks at edges at which its family writes none: that is a measured part of the grammar."""
+    blank_free = next(f.blank_free for f in formats() if f.name == format_name)
+    barred = {place for edge in blank_free for place in EDGES.get(edge, ())}
+    kept = tuple(
+        d
+        for d in drawn.deviations
+        if (d.edit, d.slot.partition(":")[0]) not in barred
+        or not all(isinstance(p, str) and p.isspace() for p in d.parts)
+    )
+    return replace(drawn, deviations=kept)
+
+
 def draw_trial(rng: Random, preset_name: str, *, size: int | None = None) -> Trial:
     """A trial at this host, with shipped habits."""
     preset = PRESETS[preset_name]
@@ -94,6 +117,7 @@ def draw_trial(rng: Random, preset_name: str, *, size: int | None = None) -> Tri
     if preset.think_billed and preset.name == "atlas-cloud":
         thinking = True  # its row was measured with thinking on
     drawn = grammar.draw(rng, model=MODELS[fmt], thinking=thinking, samples_think=fmt == "kimi-k2-thinking", size=size)
+    drawn = in_grammar(drawn, fmt)
     stream = rng.random() < 0.5
     preset = replace(preset, merge=rng.choice((preset.merge, preset.merge, 2, 5)))
     limit = rng.randrange(1, len(drawn.ids) + 1) if drawn.ids and rng.random() < 0.08 else None

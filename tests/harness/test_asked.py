@@ -9,6 +9,8 @@ from harness.encoder import encode_prompt_text
 from harness.formats import Format, formats
 from harness.types import Reported, Turn, Usage
 
+pytestmark = pytest.mark.required
+
 MESSAGES = [{"role": "user", "content": "2+2?"}]
 # <|im_user|>user<|im_middle|> 2 + 2 ? <|im_end|><|im_assistant|>assistant<|im_middle|><think>
 PROMPT_IDS = (163587, 2482, 163601, 17, 10, 17, 30, 163586, 163588, 69702, 163601, 163606)

@@ -37,6 +37,7 @@ STYLES = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("call_id", "name", "style"), STYLES)
 def test_id_style(call_id: str, name: str, style: str) -> None:
     """The shape of an id; where it could be anything, it is the host's own."""
@@ -68,6 +69,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("trait", "call_id", "ways"), WAYS)
 def test_headers(trait: str, call_id: str, ways: list[tuple[str, str, str]]) -> None:
     """A known trait gives one way back to the sampled id, an unknown one every way; a minted id leaves none."""
@@ -78,6 +80,7 @@ def test_headers(trait: str, call_id: str, ways: list[tuple[str, str, str]]) -> 
     assert {o.segments[0].channel for o in options} <= {"header:1"}
 
 
+@pytest.mark.required
 def test_every_known_trait_has_its_headers() -> None:
     """The table covers each value of the trait `call_id`, and the unknown one, for ids as the format writes them."""
     assert {trait for trait, style in HEADERS if style == "native"} == {*TRAITS["call_id"], ""}
@@ -95,6 +98,7 @@ MASKS = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("call_id", "traits", "origins"), MASKS)
 def test_what_of_a_header_may_have_been_rewritten_is_masked(call_id: str, traits: Traits, origins: list[int]) -> None:
     """The index, unless it is known to be kept; the first id, where a blank may be lost; all of a minted id."""
@@ -114,6 +118,7 @@ HIDDEN = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("traits", "call_id", "origins"), HIDDEN)
 def test_a_prefix_that_the_host_writes_may_not_have_been_sampled(
     traits: Traits, call_id: str, origins: list[int]
@@ -128,6 +133,7 @@ def test_a_prefix_that_the_host_writes_may_not_have_been_sampled(
     assert list(built.origins) == origins
 
 
+@pytest.mark.required
 def test_a_prefix_of_another_count_masks_nothing() -> None:
     """`get_weather:0` is an id less than `functions.get_weather:0`: the bill tells."""
     traits = {"call_id": "renumbered", "header_edges": "kept", "call_index": "kept"}
@@ -150,12 +156,14 @@ def told(options: list[Option]) -> list[tuple[str, tuple[str, ...], int, str]]:
     return [(shown(o.segments), o.assumptions, o.rank, o.rival) for o in options]
 
 
+@pytest.mark.required
 def test_a_section_by_known_traits_is_one_reading() -> None:
     """Section, calls and arguments in the grammar of the format."""
     assert told(sections((F0,), K25, KNOWN, rare=False)) == [(ONE, ("id-as-sent", AS_SENT), 0, "")]
     assert told(sections((F0, G1), K25, KNOWN, rare=False)) == [(TWO, ("id-as-sent", AS_SENT), 0, "")]
 
 
+@pytest.mark.required
 def test_the_ends_of_a_section_that_are_not_certain() -> None:
     """The last id is certain where a terminator is sampled behind it; the first, unless `open_begin` says otherwise."""
     [closed] = sections((F0,), K25, KNOWN | {"terminator_sampled": "no"}, rare=False)
@@ -164,11 +172,13 @@ def test_the_ends_of_a_section_that_are_not_certain() -> None:
     assert shown(opened.segments) == ONE.replace("<calls_section_begin>", "~<calls_section_begin>")
 
 
+@pytest.mark.required
 def test_a_call_that_leaves_no_header_leaves_no_section() -> None:
     """One minted id among calls, and none of it can be read."""
     assert sections((F0, ToolCall("call_x", "g", "{}")), K25, KNOWN, rare=True) == []
 
 
+@pytest.mark.required
 def test_malformed_sections_are_rivals() -> None:
     """What a host may show as the same calls is listed with `rare`, and never believed."""
     rows = told(sections((F0, G1), K25, KNOWN, rare=True))
@@ -194,6 +204,7 @@ def test_malformed_sections_are_rivals() -> None:
     ]
 
 
+@pytest.mark.required
 def test_unclosed_calls_that_vanish_are_no_rivals() -> None:
     """Where an unclosed call leaves no trace, a call that came was closed."""
     rows = told(sections((F0, G1), K25, KNOWN | {"unclosed_calls": "vanish"}, rare=True))
@@ -201,6 +212,7 @@ def test_unclosed_calls_that_vanish_are_no_rivals() -> None:
     assert [(r[1][-1], r[3]) for r in rows] == [(AS_SENT, ""), ("second-section", "malformed")]
 
 
+@pytest.mark.required
 def test_a_hidden_prefix_is_a_rival_for_each_call() -> None:
     """Any one call may have been written without its prefix where the host writes it."""
     traits = KNOWN | {"call_id": "renumbered", "unclosed_calls": "vanish"}
@@ -214,6 +226,7 @@ def test_a_hidden_prefix_is_a_rival_for_each_call() -> None:
     assert {r[3] for r in rows if r[1][-1] == "id-without-prefix"} == {"malformed"}
 
 
+@pytest.mark.required
 def test_one_way_of_writing_holds_for_all_calls() -> None:
     """Calls that share a style are written alike; one that knows a single way to write its id keeps that way."""
     calls = (F0, ToolCall("f:1", "f", '{"a":1}'), ToolCall("functions.f:2", "f", '{"b":1}'))

@@ -9,6 +9,8 @@ from harness.ids import build
 from harness.types import Reading, ToolCall
 from tests.harness.chat import K2, K25
 
+pytestmark = pytest.mark.required
+
 row = pytest.param
 
 Traits = dict[str, str]

@@ -49,6 +49,7 @@ SOUND = {
 }
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("answer", SOUND.values(), ids=SOUND)
 def test_sound_answers_have_no_finding(answer: Turn) -> None:
     """What nothing is wrong with gets no finding, with nothing known of host and request."""
@@ -107,6 +108,7 @@ FINDINGS: list[tuple[str, bool, Turn, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(
     ("code", "fatal", "answer", "how"), FINDINGS, ids=[f"{k}-{f[0]}" for k, f in enumerate(FINDINGS)]
 )
@@ -115,6 +117,7 @@ def test_each_finding(code: str, fatal: bool, answer: Turn, how: dict[str, Any])
     assert found(answer, **how).get(code) is fatal
 
 
+@pytest.mark.required
 def test_every_check_is_tried() -> None:
     """No check of the table goes without an answer that it finds something in."""
     silent = set(CHECKS)
@@ -136,6 +139,7 @@ def test_every_check_is_tried() -> None:
 # --- where a finding must stay away ---------------------------------------------------------------------------------
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("way", ["ids", "ids+1", "undercount"])
 def test_counted_reasoning_may_prove_its_end(way: str) -> None:
     """Reasoning that is counted by id is left to its witness; a count that is an estimate, or not told, is not."""
@@ -145,6 +149,7 @@ def test_counted_reasoning_may_prove_its_end(way: str) -> None:
     assert "all-reasoning" in found(told)
 
 
+@pytest.mark.required
 def test_an_undercount_proves_nothing_of_split_characters() -> None:
     """Streams that count split characters once are silent on such a text, and silence must not open the door."""
     told = turn("Denke über.Sag.", usage=Usage(reasoning_tokens=4))
@@ -152,6 +157,7 @@ def test_an_undercount_proves_nothing_of_split_characters() -> None:
     assert "all-reasoning" not in found(told, traits={"reasoning_tokens": "ids"})
 
 
+@pytest.mark.required
 def test_a_host_that_parts_reasoning_may_send_none() -> None:
     """No reasoning is no finding where the host is known to part it, shows `</think>`, or thinking may be off."""
     parts = {"reasoning_end": "kept"}
@@ -161,6 +167,7 @@ def test_a_host_that_parts_reasoning_may_send_none() -> None:
     assert found(turn("", "Say."), thinking=True) == {}  # nothing known: unverified, and not rejected
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(
     ("arguments", "sorted_"),
     [
@@ -186,6 +193,7 @@ def test_keys_are_in_order_object_by_object(arguments: str, sorted_: bool) -> No
     assert ("keys-maybe-sorted" in codes) == sorted_
 
 
+@pytest.mark.required
 def test_what_is_known_of_sorting_decides() -> None:
     """A host that keeps keys may send them in order; one that sorts is named as such."""
     answer = turn("", "", ToolCall(CALL.id, "ping", '{"x": {"a": 1, "b": 2}}'))
@@ -193,6 +201,7 @@ def test_what_is_known_of_sorting_decides() -> None:
     assert "keys-sorted" in found(answer, traits={"argument_keys": "sorted"})
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(
     ("arguments", "doubt"),
     [
@@ -222,6 +231,7 @@ def test_values_that_may_have_been_coerced(arguments: str, doubt: bool) -> None:
     assert "value-maybe-coerced" not in found(answer, traits={"argument_types": "kept"})
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(
     "tools",
     [
@@ -241,17 +251,20 @@ def test_an_offered_tool_is_found_in_every_spelling(tools: list[Any]) -> None:
     assert "tool-not-offered" in found(turn("", RAW.format("functions.ping:0")), request={"tools": tools})
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("request_", [{}, {"tools": []}, {"tools": None}, {"tools": "ping"}], ids=repr)
 def test_without_tools_nobody_can_tell_what_was_offered(request_: dict[str, Any]) -> None:
     """A request that does not say its tools rejects no raw call: the bill has to."""
     assert "tool-not-offered" not in found(turn("", RAW.format("pong:0")), request=request_)
 
 
+@pytest.mark.required
 def test_prose_about_a_marker_is_no_call() -> None:
     """A begin marker without an argument marker is not shaped like a call."""
     assert found(turn("", "It writes <|tool_call_begin|>functions.x:0."), request=TOOLS) == {"marker-in-text": False}
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(
     "block",
     [
@@ -272,17 +285,20 @@ def test_pins_that_hold(block: Any) -> None:
     assert found(turn("", "Say."), request={"provider": block}) == {}
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("block", [{"only": 5}, {"only": [None]}, {"order": {"a": 1}}, {"only": "x"}], ids=repr)
 def test_odd_pins_are_answered_not_raised(block: Any) -> None:
     """A pin that names nobody known is not kept; it crashes nothing."""
     assert "wrong-provider" in found(turn("", "Say."), request={"provider": block})
 
 
+@pytest.mark.required
 def test_a_pin_says_nothing_where_no_provider_is_named() -> None:
     """No display name: nothing to compare."""
     assert found(turn("", "Say."), request={"provider": {"only": ["other"]}}, provider=None) == {}
 
 
+@pytest.mark.required
 def test_a_limit_that_was_not_reached() -> None:
     """Fewer tokens than max_tokens, or `length` said: nothing hidden. A limit that is no number is none."""
     for limit, finish in ((11, "stop"), (10, "length"), ("10", "stop"), (None, "stop")):
@@ -290,6 +306,7 @@ def test_a_limit_that_was_not_reached() -> None:
         assert found(answer, request={"max_tokens": limit}, billed=10) == {}
 
 
+@pytest.mark.required
 def test_reasoning_outside_the_count_is_counted() -> None:
     """0 completion tokens beside 60 of reasoning is a bill of 60: no cached copy, and a limit of 60 was reached."""
     answer = turn("Think.", "Say.", usage=Usage(completion_tokens=0, reasoning_tokens=60))

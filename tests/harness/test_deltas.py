@@ -43,6 +43,7 @@ MESSAGES = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("message", "reasoning", "content", "sealed"), MESSAGES)
 def test_texts_of_a_message_and_of_a_delta(message: dict[str, Any], reasoning: str, content: str, sealed: bool) -> None:
     """Both channels, once each; what was not sampled as it stands is sealed; the same in a body and as one delta."""
@@ -81,6 +82,7 @@ BODY_CALLS = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("entries", "expected", "sealed"), BODY_CALLS)
 def test_calls_of_a_body(entries: list[dict[str, Any]], expected: list[ToolCall], sealed: bool) -> None:
     """Every entry is a call of its own, its arguments byte for byte; what had to be written anew is sealed."""
@@ -90,6 +92,7 @@ def test_calls_of_a_body(entries: list[dict[str, Any]], expected: list[ToolCall]
         assert (list(turn.tool_calls), turn.sealed, turn.chunks, turn.order) == (expected, sealed, None, ())
 
 
+@pytest.mark.required
 def test_a_legacy_function_call_is_a_call() -> None:
     """function_call counts where tool_calls is absent, in a body and in pieces."""
     expected = (ToolCall("", "f", '{"a":1}'),)
@@ -147,6 +150,7 @@ DELTA_CALLS = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("deltas", "expected"), DELTA_CALLS)
 def test_calls_in_deltas(deltas: list[dict[str, Any]], expected: list[ToolCall]) -> None:
     """Pieces find their call by index, by id, or by coming next; the calls come out in the order of their index."""
@@ -158,6 +162,7 @@ def test_calls_in_deltas(deltas: list[dict[str, Any]], expected: list[ToolCall])
         assert joined == [c.arguments for c in expected]
 
 
+@pytest.mark.required
 def test_two_entries_in_one_delta_are_two_calls() -> None:
     """Entries of one delta are taken one after another."""
     delta = {"tool_calls": piece(0, "a", "f", "12")["tool_calls"] + piece(1, "b", "g", "34")["tool_calls"]}
@@ -165,6 +170,7 @@ def test_two_entries_in_one_delta_are_two_calls() -> None:
     assert parse([chunk(delta)]).tool_calls == (A, B)
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(
     ("deltas", "name"),
     [
@@ -180,6 +186,7 @@ def test_a_name_that_can_be_read_in_two_ways_is_sealed(deltas: list[dict[str, An
     assert (turn.tool_calls[0].name, turn.sealed) == (name, True)
 
 
+@pytest.mark.required
 def test_an_object_among_the_argument_pieces_is_sealed() -> None:
     """What is no string was written by a host's JSON writer, and now by ours."""
     turn = parse([chunk(piece(0, "a", "f", {"a": 1}))])
@@ -187,6 +194,7 @@ def test_an_object_among_the_argument_pieces_is_sealed() -> None:
     assert (turn.tool_calls, turn.sealed) == ((ToolCall("a", "f", '{"a":1}'),), True)
 
 
+@pytest.mark.required
 def test_arguments_nested_without_end_are_an_error() -> None:
     """An object too deep to be written is a ProviderError, never a RecursionError."""
     deep: Any = {}
@@ -197,6 +205,7 @@ def test_arguments_nested_without_end_are_an_error() -> None:
         parse(body({"tool_calls": [call(arguments=deep)]}))
 
 
+@pytest.mark.required
 def test_chunks_keep_the_pieces_of_each_channel() -> None:
     """Non-empty texts a channel, as they came, once each although two fields carry them."""
     events = [
@@ -221,6 +230,7 @@ def test_chunks_keep_the_pieces_of_each_channel() -> None:
     assert (turn.reasoning, turn.content, turn.tool_calls, turn.sealed) == ("Think.", "A\n\nB", (A, B), False)
 
 
+@pytest.mark.required
 def test_order_names_a_channel_each_time_it_is_entered() -> None:
     """A channel that is left and entered again stands there twice; a call counts from its first piece, without text."""
     events = [
@@ -237,6 +247,7 @@ def test_order_names_a_channel_each_time_it_is_entered() -> None:
     assert turn.chunks == {"reasoning": ("a", "d"), "content": ("b", "c")}
 
 
+@pytest.mark.required
 def test_interludes_are_the_content_after_each_call() -> None:
     """A text a call; content ends with them; where no content followed a call there are none."""
     calls = [chunk(piece(0, "a", "f", "12")), chunk(piece(1, "b", "g", "34"))]
@@ -251,6 +262,7 @@ def test_interludes_are_the_content_after_each_call() -> None:
     assert parse(body({"content": "x", "tool_calls": [call()]})).interludes == ()
 
 
+@pytest.mark.required
 def test_content_that_has_no_place_among_the_calls_is_sealed() -> None:
     """Content inside arguments, between calls that came in another order than their index, before a call goes on."""
     first, second = chunk(piece(0, "a", "f", "1")), chunk(piece(1, "b", "g", "34"))

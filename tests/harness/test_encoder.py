@@ -61,6 +61,7 @@ ANCHORS = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("text", "ids"), ANCHORS)
 def test_anchors(text: str, ids: list[int]) -> None:
     """Texts whose ids are known from outside this project have these ids, in splintr and in tiktoken."""
@@ -183,6 +184,7 @@ class Pretender:
         return self._ranks[id]
 
 
+@pytest.mark.required
 def test_a_tokenizer_is_verified_before_use() -> None:
     """The right ranks with the right pattern are taken; the o200k pattern, or two ids swapped, are refused."""
     encode, vocab = verified(Pretender(splintr.KIMI_PATTERN))
@@ -256,6 +258,7 @@ LONG_RUNS = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("text", "n_prompt", "n_output"), LONG_RUNS)
 def test_seams_change_ids_of_prompts_only(text: str, n_prompt: int, n_output: int) -> None:
     """A prompt of such a text has another number of ids than an output, and an output is never cut."""
@@ -263,6 +266,7 @@ def test_seams_change_ids_of_prompts_only(text: str, n_prompt: int, n_output: in
     assert len(encode_ordinary(text)) == n_output
 
 
+@pytest.mark.required
 def test_case_018_marker_cut() -> None:
     """Marker text that a seam cuts falls into ordinary ids; the control id put in by id stays whole."""
     whole = encode_prompt_text("x" * 24_995 + "<|im_end|>tail")

@@ -6,6 +6,8 @@ import pytest
 
 from harness.equations import PLAIN, Equation, Evidence, Vote, Way, equations, no_equation, offset_traits, style_vote
 
+pytestmark = pytest.mark.required
+
 SPACED, COMPACT, PREFIXED, MINTED = (
     Way("spaced", "as-sent"),
     Way("compact", "as-sent"),

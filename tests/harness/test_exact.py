@@ -9,6 +9,8 @@ from harness.exact import Replayed, Report, reported
 from harness.types import Ids, Reported, ToolCall, Turn
 from tests.harness.chat import K25
 
+pytestmark = pytest.mark.required
+
 row = pytest.param
 
 # The control ids of K2.5, and texts with their ids.

@@ -122,6 +122,7 @@ MODELS = {
 ROWS = [(model, name) for name, models in MODELS.items() for model in models]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("model", "name"), ROWS)
 def test_format_of_a_model_id(model: str | None, name: str | None) -> None:
     """Every spelling of a known model finds its one format; anything else finds none."""
@@ -130,6 +131,7 @@ def test_format_of_a_model_id(model: str | None, name: str | None) -> None:
     assert (found.name if found else None) == name
 
 
+@pytest.mark.required
 def test_two_formats_that_claim_one_model_give_none() -> None:
     """Where patterns overlap nothing is guessed."""
     first = formats()[0]
@@ -139,6 +141,7 @@ def test_two_formats_that_claim_one_model_give_none() -> None:
     assert find_format(first.name, []) is None
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(
     ("model", "bare"),
     [
@@ -223,6 +226,7 @@ ENDS = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("name", "thinking", "ids"), ENDS)
 def test_prompt_end(name: str, thinking: bool, ids: list[int]) -> None:
     """Prompts end in the ids that the model family was trained on, for each mode that it has."""
@@ -245,6 +249,7 @@ PROMPTS = {
 }
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("found", formats(), ids=lambda f: f.name)
 def test_prompt_facts(found: Format) -> None:
     """Default system text, form of tool declarations and think pairs of the history are as observed for the family."""
@@ -254,6 +259,7 @@ def test_prompt_facts(found: Format) -> None:
 GOOD = (FOLDER / "kimi-k2.toml").read_text(encoding="utf-8")
 
 
+@pytest.mark.required
 def test_a_format_from_text() -> None:
     """A text that follows the shipped ones is a format of its own, with the mode and the names that it gives."""
     text = GOOD.replace('name = "kimi-k2"', 'name = "other"').replace("off = [", "on = [")
@@ -288,6 +294,7 @@ BROKEN = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("text", "said"), BROKEN)
 def test_a_broken_format_is_refused(text: str, said: str) -> None:
     """A file with a key too many, a name that is no control token, or a value of another kind is refused by name."""

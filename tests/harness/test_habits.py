@@ -33,6 +33,7 @@ def traits(*lines: Habit, provider: str | None = "ProviderX", **key: Any) -> dic
 # --- which line holds -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.required
 def test_what_no_line_says_is_unknown() -> None:
     """No line, another provider, no provider: no trait at all, and so none that could be assumed."""
     known = line("spaces", "none")
@@ -43,6 +44,7 @@ def test_what_no_line_says_is_unknown() -> None:
     assert traits(known, provider="providerx") == {"spaces": "none"}
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(
     ("key", "asked", "others"),
     [
@@ -80,6 +82,7 @@ NARROWER = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("k", range(1, len(NARROWER)))
 def test_the_narrowest_key_holds(k: int) -> None:
     """Of two lines the narrower one holds, whichever comes first in the file."""
@@ -88,6 +91,7 @@ def test_the_narrowest_key_holds(k: int) -> None:
         assert traits(*lines, wire="compact") == {"content_end": "kept"}
 
 
+@pytest.mark.required
 def test_lines_that_contradict_each_other_say_nothing() -> None:
     """Two values at one key: unknown, in any order, rather than the one that stands last in the file."""
     rows = line("content_end", "kept"), line("content_end", "lost"), line("content_end", "kept", evidence="table")
@@ -96,6 +100,7 @@ def test_lines_that_contradict_each_other_say_nothing() -> None:
     assert traits(*rows, line("content_end", "lost", finish="stop")) == {"content_end": "lost"}
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("trait", sorted(COUNT_TRAITS))
 def test_traits_of_the_count_never_cross_formats(trait: str) -> None:
     """Without a model or a format a line on the count says nothing; a style may be the host's in general."""
@@ -107,6 +112,7 @@ def test_traits_of_the_count_never_cross_formats(trait: str) -> None:
     assert traits(replace(known, model="moonshotai/kimi-k2.5")) == {trait: known.value}
 
 
+@pytest.mark.required
 def test_a_sum_for_a_narrower_key_drops_wider_parts() -> None:
     """offset 1 learned for a model: the format's terminator_billed and think_billed are of another stack."""
     parts = [line(t, "yes", format="kimi-k2.5") for t in ("terminator_billed", "think_billed")]
@@ -133,6 +139,7 @@ def test_looking_up_costs_bounded_memory() -> None:
 # --- names ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(
     ("spelling", "name"),
     [
@@ -159,6 +166,7 @@ def test_spellings_of_a_provider_are_one_name(spelling: str | None, name: str | 
 ODD = 'a "quoted" \\ back\nslash\r\t\x00\x1f\x7f é 中 \u2028 \U0001f600'
 
 
+@pytest.mark.required
 def test_a_file_gives_back_what_was_written() -> None:
     """Every field, also names that hold quotes, line ends or control characters: answers name providers and models."""
     rows = (
@@ -176,6 +184,7 @@ def test_a_file_gives_back_what_was_written() -> None:
     assert again.sha256 != load_habits(text + "\n").sha256
 
 
+@pytest.mark.required
 def test_the_order_of_lines_is_fixed() -> None:
     """The same habits are the same text, so that a change is a one-line diff."""
     rows = [line(t, v, format=f) for t, vs in STYLE_TRAITS.items() for v in vs[:1] for f in ("", "kimi-k2")]
@@ -209,6 +218,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
 def test_a_broken_file_is_refused(text: str) -> None:
     """Whatever is wrong with a file, the error is ours and says so: a line that nobody reads would never hold."""
@@ -216,6 +226,7 @@ def test_a_broken_file_is_refused(text: str) -> None:
         load_habits(text)
 
 
+@pytest.mark.required
 def test_an_empty_file_knows_nothing() -> None:
     """No table at all is a valid file without habits."""
     habits = load_habits("")

@@ -63,6 +63,7 @@ LEAD_CASES = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("text", "n"), LEAD_CASES)
 def test_open_lead(text: str, n: int) -> None:
     """The ids at the start that a stripped blank may have changed without changing their number."""
@@ -84,6 +85,7 @@ TRAIL_CASES = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("text", "n"), TRAIL_CASES)
 def test_open_trail(text: str, n: int) -> None:
     """The ids at the end that a stripped blank may have changed without changing their number."""
@@ -114,6 +116,7 @@ def test_a_seam_is_a_wall(text: str) -> None:
         assert encode_ordinary(text[:at]) + encode_ordinary(text[at:]) == whole
 
 
+@pytest.mark.required
 def test_a_long_text_is_not_encoded_for_its_edges() -> None:
     """Both edges of 100,000 words cost a few characters each: `encode` never sees more than 40 at once."""
     seen: list[int] = []
@@ -127,6 +130,7 @@ def test_a_long_text_is_not_encoded_for_its_edges() -> None:
     assert max(seen) < 40
 
 
+@pytest.mark.required
 def test_a_seam_far_from_the_end_is_found() -> None:
     """A run longer than the first look at the end is seen whole: 300 marks behind the last word."""
     text = "Title " + "=" * 300
@@ -186,6 +190,7 @@ BUILT = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("segments", "ids", "origins"), BUILT)
 def test_build(segments: tuple[Segment, ...], ids: list[int], origins: list[int]) -> None:
     """Ids, and one origin an id: 2 template, 3 canonical, 4 inferred."""
@@ -196,6 +201,7 @@ def test_build(segments: tuple[Segment, ...], ids: list[int], origins: list[int]
     assert built.ambiguous == ""
 
 
+@pytest.mark.required
 def test_another_order_of_another_length_makes_the_row_ambiguous() -> None:
     """Where the number of ids depends on the order of keys, the row says so: no bill may pick one."""
     built = build(Reading((Segment(text="cat", alternates=("foo bar",), channel="call:0"),)), encode_ordinary)

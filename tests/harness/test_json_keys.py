@@ -37,6 +37,7 @@ RESTYLED = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("text", "spaced", "compact"), RESTYLED)
 def test_restyle(text: str, spaced: str, compact: str) -> None:
     """Only the blanks between tokens change."""
@@ -88,6 +89,7 @@ KEYS = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("text", "rows", "in_order"), KEYS)
 def test_keys(text: str, rows: list[list[str]], in_order: bool | None) -> None:
     """The keys of each object in the order of the text; sorted only where all objects are, unknown without two keys."""
@@ -114,6 +116,7 @@ ORDERS = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("text", "others"), ORDERS)
 def test_key_orders(text: str, others: tuple[str, ...] | None) -> None:
     """The other orders of a flat object, each with the blanks where they were; None where they cannot be listed."""
@@ -141,6 +144,7 @@ STYLES = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("texts", "style"), STYLES)
 def test_wire_style(texts: list[str], style: str) -> None:
     """One style for all texts that can tell, or mixed."""
@@ -167,6 +171,7 @@ SHAPES = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("text", "parses", "closes", "coerced"), SHAPES)
 def test_shapes(text: str, parses: bool, closes: bool, coerced: bool) -> None:
     """Whether a host could have parsed it, whether it closes what it opens, and may be a dump of other values."""

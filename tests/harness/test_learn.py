@@ -7,6 +7,8 @@ import pytest
 from harness.habits import COUNT_TRAITS, Habit, Habits
 from harness.learn import Evidence, Unknown, Way, learn
 
+pytestmark = pytest.mark.required
+
 PLAIN, SPACED, PREFIXED = Way("as-sent", "as-sent"), Way("spaced", "as-sent"), Way("as-sent", "prefixed")
 
 

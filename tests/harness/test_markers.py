@@ -26,12 +26,14 @@ NAMES = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("text", "names"), NAMES)
 def test_marker_names(text: str, names: list[str]) -> None:
     """The names of the 256 control ids that stand in a text, in order."""
     assert marker_names(text) == names
 
 
+@pytest.mark.required
 def test_every_control_id_is_found() -> None:
     """No name is missed by the quick look for hints."""
     assert [marker_names(f"a{name}b") for name in CONTROL_NAMES] == [[name] for name in CONTROL_NAMES]
@@ -58,11 +60,13 @@ def rows(
 AS_CONTROL = "markers-as-control"
 
 
+@pytest.mark.required
 def test_a_text_without_markers_is_one_text() -> None:
     """Nothing is assumed, nothing is spelled."""
     assert rows("The cat.") == [("The cat.", (), 0, "")]
 
 
+@pytest.mark.required
 def test_a_marker_is_the_control_id_and_its_letters_a_rival() -> None:
     """By default the control id is believed; the spelled one stands against it, since both can have one count."""
     assert rows("4.</think>The") == [
@@ -75,6 +79,7 @@ def test_a_marker_is_the_control_id_and_its_letters_a_rival() -> None:
     assert {s.channel for s in (*control, *spelled)} == {"content"}
 
 
+@pytest.mark.required
 def test_a_spelled_marker_is_rare() -> None:
     """With `rare` it may be believed, where nothing else has its count."""
     assert rows("4.</think>The", rare=True) == [
@@ -83,6 +88,7 @@ def test_a_spelled_marker_is_rare() -> None:
     ]
 
 
+@pytest.mark.required
 def test_each_of_two_markers_may_be_spelled() -> None:
     """Two of one name are two: one may be the control id, the other its letters."""
     options = marked("a<think>b<think>c", "content", PLAIN, K25, {}, False)
@@ -101,6 +107,7 @@ def test_each_of_two_markers_may_be_spelled() -> None:
     ]
 
 
+@pytest.mark.required
 def test_many_markers_are_spelled_one_by_one_or_all() -> None:
     """Past the bound the subsets are too many: none, each alone, all."""
     n = MAX_FREE_MARKERS + 1
@@ -120,6 +127,7 @@ FORCED = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("text", "traits", "literal", "n"), FORCED)
 def test_what_cannot_be_a_control_id_is_text(text: str, traits: Traits, literal: tuple[str, ...], n: int) -> None:
     """Where a marker can only be text it is no assumption; elsewhere both ways are listed."""
@@ -140,6 +148,7 @@ SEAMS = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("pieces", "traits", "n"), SEAMS)
 def test_a_marker_that_came_in_pieces_was_spelled(pieces: tuple[str, ...], traits: Traits, n: int) -> None:
     """A control id comes in one piece; where chunks are tokens, one that was cut is text."""
@@ -163,6 +172,7 @@ EDGES = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("text", "traits", "fmt", "edges"), EDGES)
 def test_only_the_outer_edges_may_have_lost_blanks(
     text: str, traits: Traits, fmt: object, edges: list[tuple[bool, bool]]

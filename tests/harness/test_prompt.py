@@ -38,12 +38,14 @@ ENDS = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("format", "thinking", "start", "end"), ENDS)
 def test_a_prompt_of_each_format(format: Format, thinking: bool | None, start: str, end: str) -> None:
     """Each format begins and ends a prompt in its own way."""
     assert shown([USER], format=format, thinking=thinking) == f"{start}{SHOWN}{end}"
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(
     ("format", "thinking"), [(K25, None), (K2, True), (K2_THINKING, False)], ids=["unsaid", "k2-on", "k2-thinking-off"]
 )
@@ -53,6 +55,7 @@ def test_mode_that_a_format_lacks_or_that_was_not_said(format: Format, thinking:
         rendered([USER], format=format, thinking=thinking)
 
 
+@pytest.mark.required
 def test_known_ids_of_a_beginning() -> None:
     """The public reference ids of a system and a user message."""
     messages = [{"role": "system", "content": "You are a helpful assistant."}, {"role": "user", "content": ""}]
@@ -61,12 +64,14 @@ def test_known_ids_of_a_beginning() -> None:
     assert real_ids(messages) == [*begin, 163586, 163588, 69702, 163601, 163606]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("thinking", "tail"), [(True, [163606]), (False, [163606, 163607])])
 def test_prompt_tail_holds_the_thinking_switch(thinking: bool, tail: list[int]) -> None:
     """With thinking on a prompt ends in `<think>`, with thinking off in the closed pair."""
     assert real_ids([USER], thinking=thinking)[-len(tail) - 3 :] == [163588, 69702, 163601, *tail]
 
 
+@pytest.mark.required
 def test_default_system_only_where_none_is_sent() -> None:
     """K2 adds its system message to a request without one; a host that adds none is the format without it."""
     system = {"role": "system", "content": "S"}
@@ -77,6 +82,7 @@ def test_default_system_only_where_none_is_sent() -> None:
     assert shown([USER], format=replace(K2, default_system=None), thinking=None) == f"{SHOWN}{OPEN}"
 
 
+@pytest.mark.required
 def test_roles_have_openers() -> None:
     """Every role that a message may have is opened by its control token, under its own name or the message's."""
     openers = {
@@ -96,6 +102,7 @@ def test_roles_have_openers() -> None:
 EMPTY = [pytest.param(c, id=str(c)) for c in ("", None, [], [{"type": "text", "text": ""}])]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("content", EMPTY)
 def test_empty_content_is_nothing(content: object) -> None:
     """Nothing stands between the think pair and the section of a turn that only calls, however emptiness is written."""
@@ -106,6 +113,7 @@ def test_empty_content_is_nothing(content: object) -> None:
     assert shown([{"role": "user", "content": content}]) == f"<|im_user|>user<|im_middle|><|im_end|>{OPEN}<think>"
 
 
+@pytest.mark.required
 def test_tool_loop() -> None:
     """Declaration, call and result each in their place, arguments byte for byte, the name of the result as given."""
     arguments = '{ "b":1,"a" : "é" }'
@@ -124,6 +132,7 @@ def test_tool_loop() -> None:
     )
 
 
+@pytest.mark.required
 def test_k2_declares_in_json_and_has_no_think_pair() -> None:
     """K2 writes tools as JSON before its default system message, and earlier turns without think marks."""
     text = shown([USER, calling(reasoning="R"), result()], [PING], format=K2, thinking=None)
@@ -135,6 +144,7 @@ def test_k2_declares_in_json_and_has_no_think_pair() -> None:
     )
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("format", [K25, K2_THINKING], ids=lambda f: f.name)
 def test_earlier_thinking_is_emptied_and_kept_in_the_running_loop_alone(format: Format) -> None:
     """Reasoning up to the last turn without calls is rendered as the empty pair; after it, it stays."""
@@ -154,6 +164,7 @@ def test_earlier_thinking_is_emptied_and_kept_in_the_running_loop_alone(format: 
     assert f"{OPEN}<think>R3</think>{SECTION}<|im_end|>" in text
 
 
+@pytest.mark.required
 def test_sample_is_one_turn() -> None:
     """The prompt of a second turn holds the first one with the pair 163606, 163607 and none of its reasoning."""
     messages = [
@@ -170,6 +181,7 @@ def test_sample_is_one_turn() -> None:
     ]
 
 
+@pytest.mark.required
 def test_each_text_is_encoded_by_itself() -> None:
     """The encoder sees every stretch between control ids once, whole, and nothing else."""
     texts: list[str] = []
@@ -189,6 +201,7 @@ def test_each_text_is_encoded_by_itself() -> None:
     assert all(i in CONTROL_IDS.values() for i in prompt.ids)
 
 
+@pytest.mark.required
 def test_lone_surrogate_is_refused_with_its_place() -> None:
     """Text that has no bytes is our input's fault and named."""
     with pytest.raises(SetupError, match=r"messages\[1\]\.content cannot be encoded"):

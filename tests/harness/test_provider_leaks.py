@@ -46,6 +46,7 @@ def verdict_on(message: dict[str, Any], billed: int = 12) -> Verdict:
     return judged(answer(message, billed, "tool_calls" if "tool_calls" in message else "stop"), KNOWN)
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("marker", LEAKS)
 def test_every_marker_is_seen_in_every_place(marker: str, where: str) -> None:
@@ -60,6 +61,7 @@ def test_every_marker_is_seen_in_every_place(marker: str, where: str) -> None:
         assert finding.fatal <= (verdict.name == "rejected")
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("where", WHERE)
 def test_a_sound_answer_has_no_leak(where: str) -> None:
     """What only looks like a marker is none; neither is 163533, the text `chas`, once mistaken for a terminator."""
@@ -74,6 +76,7 @@ def test_every_control_name_is_a_leak() -> None:
         assert ("marker-in-text" in codes(verdict_on(leaking(name, "content")))) == name.startswith("<"), name
 
 
+@pytest.mark.required
 def test_a_lost_character_rejects_everywhere() -> None:
     """U+FFFD stands for bytes that nobody can bring back."""
     for where in WHERE:
@@ -102,6 +105,7 @@ def streamed(pieces: tuple[str, ...], where: str) -> bytes:
     return framed([*head, first, *rows, chunk(finish="tool_calls")])
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("where", ["reasoning", "content", "arguments"])
 @pytest.mark.parametrize("marker", LEAKS)
 def test_a_marker_cut_by_chunks_is_the_same_marker(marker: str, where: str) -> None:
@@ -114,6 +118,7 @@ def test_a_marker_cut_by_chunks_is_the_same_marker(marker: str, where: str) -> N
         assert verdict.ids == whole.ids
 
 
+@pytest.mark.required
 def test_a_marker_cut_by_bytes_is_the_same_marker() -> None:
     """Pieces of the network are not chunks: a stream in bytes gives one turn, wherever they were cut."""
     body = framed([chunk({"content": "Hé<|im"}), chunk({"content": "_end|>"}), chunk(finish="stop")])
@@ -141,6 +146,7 @@ def test_the_bill_decides_what_a_marker_was(marker: str) -> None:
         assert verdict.ids.ids == (expected or [])
 
 
+@pytest.mark.required
 def test_a_terminator_in_the_text_was_spelled() -> None:
     """A real terminator ends the turn: one with text behind it is never 163586, whatever the bill says."""
     message = {"reasoning": "Think.", "content": "It writes <|im_end|> there."}

@@ -14,6 +14,7 @@ row = pytest.param
 HEAD = {"provider": "ProviderX", "model": "moonshotai/kimi-k2.5", "created": 1795991987}
 
 
+@pytest.mark.required
 def test_a_body_gives_every_field() -> None:
     """All members that the harness reads, from bytes and from a parsed body; what it does not know is ignored."""
     answer = body(
@@ -50,6 +51,7 @@ def test_a_body_gives_every_field() -> None:
 LEADS = [b"\n         \n", b"\r\n\t ", b"\xef\xbb\xbf", b": OPENROUTER PROCESSING\n\n: x\n", b"\xef\xbb\xbf \n:x\r\n"]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("lead", LEADS)
 def test_keep_alive_bytes_before_a_body_are_passed_over(lead: bytes) -> None:
     """Blanks, a byte order mark and stream comments before JSON or SSE; blanks behind."""
@@ -59,12 +61,14 @@ def test_keep_alive_bytes_before_a_body_are_passed_over(lead: bytes) -> None:
     assert parse(lead + framed(events)) == parse(events)
 
 
+@pytest.mark.required
 def test_a_long_run_of_keep_alive_blanks_costs_nothing() -> None:
     """A million blanks or comment lines before a body are no trouble for the search."""
     assert parse(b" \n" * 1_000_000 + encoded(body())).content == "4"
     assert parse(b": x\n\n" * 200_000 + encoded(body())).content == "4"
 
 
+@pytest.mark.required
 def test_comments_of_a_stream_are_ignored() -> None:
     """Keep-alive comments before the first event: the text is `Hi`, the end is stop."""
     turn = parse(
@@ -81,6 +85,7 @@ def test_comments_of_a_stream_are_ignored() -> None:
     )
 
 
+@pytest.mark.required
 def test_a_line_separator_in_a_text_splits_nothing() -> None:
     """U+2028, U+2029 and U+0085 stand unescaped in the data of one event; no end came, so there is no finish reason."""
     for odd in "\u2028\u2029\u0085":
@@ -89,6 +94,7 @@ def test_a_line_separator_in_a_text_splits_nothing() -> None:
         assert (turn.content, turn.finish_reason, turn.chunks) == (f"a{odd}b", None, {"content": (f"a{odd}b",)})
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(
     ("choice", "content", "calls"),
     [
@@ -114,6 +120,7 @@ def test_finish_reasons_come_as_sent(choice: dict[str, Any], content: str | None
     assert turn.tool_calls == (ToolCall("functions.get_weather:0", "get_weather", '{"city": "Oslo"}'),) * calls
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(
     ("reasons", "expected"),
     [
@@ -132,6 +139,7 @@ def test_finish_reason_of_a_stream(reasons: list[str | None], expected: str | No
     assert parse(events).finish_reason == expected
 
 
+@pytest.mark.required
 def test_the_last_native_finish_reason_wins() -> None:
     """Hosts have been seen to send tool_calls and then stop."""
     events = [chunk(finish="stop", native_finish_reason=word) for word in ("tool_calls", "stop", None)]
@@ -174,6 +182,7 @@ USAGES = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("usage", "expected"), USAGES)
 def test_usage_comes_as_sent(usage: dict[str, Any] | None, expected: Usage | None) -> None:
     """In a body, in the last chunk with choices, without, and inside a choice."""
@@ -185,6 +194,7 @@ def test_usage_comes_as_sent(usage: dict[str, Any] | None, expected: Usage | Non
     assert parse([text, chunk(finish="stop", usage=usage)]).usage == expected
 
 
+@pytest.mark.required
 def test_a_usage_chunk_after_the_end_is_read() -> None:
     """The final event has no choices and carries the bill; the text is `4`, the cost is booked."""
     turn = parse(
@@ -196,6 +206,7 @@ def test_a_usage_chunk_after_the_end_is_read() -> None:
     assert (turn.content, turn.finish_reason, turn.usage) == ("4", "stop", Usage(13, 6, 19, None, 0.00002))
 
 
+@pytest.mark.required
 def test_the_last_usage_of_a_stream_wins() -> None:
     """A running bill in every chunk, a null behind it."""
     events = [chunk({"content": "a"}) | {"usage": {"completion_tokens": n}} for n in (1, 2, 3)]
@@ -203,6 +214,7 @@ def test_the_last_usage_of_a_stream_wins() -> None:
     assert parse([*events, chunk(finish="stop") | {"usage": None}]).usage == Usage(completion_tokens=3)
 
 
+@pytest.mark.required
 def test_the_head_of_a_stream_is_read_wherever_it_stands() -> None:
     """Provider, model and time come from the first event that has them; events without choices pass."""
     events = [
@@ -217,6 +229,7 @@ def test_the_head_of_a_stream_is_read_wherever_it_stands() -> None:
     assert (turn.content, turn.finish_reason) == ("4", "stop")
 
 
+@pytest.mark.required
 def test_a_stream_that_is_cut_has_no_finish_reason() -> None:
     """Cut between events, inside one, inside a character: a Turn of what came, whose finish_reason is None."""
     whole = framed([chunk({"content": "ab"}), chunk({"content": "é"}), chunk(finish="stop")])
@@ -232,6 +245,7 @@ def test_a_stream_that_is_cut_has_no_finish_reason() -> None:
     assert (turn.content, turn.finish_reason) == ("abé", "stop")
 
 
+@pytest.mark.required
 def test_a_cut_after_the_end_may_have_hidden_an_error() -> None:
     """The finish reason came, and then an event that is cut: nobody knows what it said, so there is no end."""
     stream = framed([chunk({"content": "a"}, "stop")], end=b'data: {"error":{"co')
@@ -240,6 +254,7 @@ def test_a_cut_after_the_end_may_have_hidden_an_error() -> None:
     assert parse(stream.removesuffix(b'data: {"error":{"co')).finish_reason == "stop"
 
 
+@pytest.mark.required
 def test_a_json_list_in_bytes_is_a_list_of_events() -> None:
     """The same as the parsed list."""
     events = [chunk({"content": "4"}, "stop")]

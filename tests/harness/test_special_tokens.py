@@ -36,6 +36,7 @@ NAMED = {
 TABLE = [(i, NAMED.get(i, f"<|reserved_token_{i}|>")) for i in range(163584, 163840)]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("token_id", "name"), TABLE, ids=[name for _, name in TABLE])
 def test_control_id(token_id: int, name: str) -> None:
     """The id has its name, the name its id; it decodes to the name, and the name as text is ordinary ids."""
@@ -55,6 +56,7 @@ def test_control_id(token_id: int, name: str) -> None:
     assert tiktoken_encoding().encode(name, allowed_special="all") == [token_id]
 
 
+@pytest.mark.required
 def test_the_table_is_whole() -> None:
     """256 ids without a gap behind the ranks, 256 different names; the neighbours on both sides are no control ids."""
     assert len(CONTROL_IDS) == len(TABLE) == 256
@@ -63,6 +65,7 @@ def test_the_table_is_whole() -> None:
     assert [i for i in range(-1, N_IDS + 55) if load_vocab().is_control(i)] == list(range(N_RANKS, N_IDS))
 
 
+@pytest.mark.required
 def test_163533_is_chas() -> None:
     """163533 is the ordinary token `chas`; it was once mistaken for the end of the turn, which is 163586."""
     vocab = load_vocab()
@@ -83,6 +86,7 @@ SPELLED = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("text", "ids"), SPELLED)
 def test_markers_spelled_in_ordinary_tokens(text: str, ids: list[int]) -> None:
     """What a model samples when it writes a marker as prose; the last one, in the singular, is no marker at all."""
@@ -109,6 +113,7 @@ def test_no_text_can_give_a_control_id(text: str) -> None:
         assert load_vocab().decode_text(ids) == text
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("call", ["encode", "encode_raw", "encode_with_special"])
 def test_the_property_above_can_fail(call: str) -> None:
     """The library's other calls do turn text into control ids, which is why none of them is used."""

@@ -69,6 +69,7 @@ def slow_payloads(stream: bytes) -> list[bytes]:
     return whole[: ends[0]] if ends else whole
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("stream", "expected"), CASES)
 @pytest.mark.parametrize("step", [1, 2, 3, 1_000])
 def test_payloads_do_not_depend_on_delivery(stream: bytes, expected: list[bytes], step: int) -> None:
@@ -120,6 +121,7 @@ def test_payloads_come_as_soon_as_they_are_whole() -> None:
     assert events.close() == []
 
 
+@pytest.mark.required
 def test_done_is_said_and_no_payload() -> None:
     """`done` is False until [DONE] came; afterwards nothing is given, not even by close."""
     events = EventStream()

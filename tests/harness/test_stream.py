@@ -60,6 +60,7 @@ BOUNDS = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("pieces", "closers", "markers", "bounds"), BOUNDS)
 def test_chunk_bounds(pieces: tuple[str, ...], closers: bool, markers: bool, bounds: list[tuple[int, int]]) -> None:
     """(first, last) byte at which a token may end, for each boundary that parsers do not move."""
@@ -76,6 +77,7 @@ TRUSTED = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("channel", "traits", "expected"), TRUSTED)
 def test_trusted(channel: str, traits: dict[str, str], expected: bool) -> None:
     """Chunks are evidence only where the host is known to cut at tokens."""
@@ -110,6 +112,7 @@ LAID = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("segments", "chunks", "expected"), LAID)
 def test_laid(
     segments: tuple[Segment, ...],
@@ -140,6 +143,7 @@ SPLITS = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("chunks", "broken", "pieces"), SPLITS)
 def test_a_chunk_that_ends_within_an_id_proves_another_split(
     chunks: tuple[str, ...], broken: list[int], pieces: tuple[str, ...] | None
@@ -160,6 +164,7 @@ def test_a_chunk_that_ends_within_an_id_proves_another_split(
     assert stream.violated(again, encode_ordinary, RANKS) == []
 
 
+@pytest.mark.required
 def test_chunkwise_keeps_what_the_reading_assumes() -> None:
     """A rival stays a rival, its assumptions stay told, and texts that no chunk breaks stay whole."""
     segments = (text("foobar", "reasoning"), CLOSE, text("The cat"), text("foobar", "header:0"))
@@ -176,6 +181,7 @@ def test_chunkwise_keeps_what_the_reading_assumes() -> None:
     )
 
 
+@pytest.mark.required
 def test_a_marker_that_came_in_pieces_may_be_believed() -> None:
     """A reading that spells a marker is no rival where chunks show its split; it may still have none of its count."""
     turn = streamed(content=("foo", "bar<think>"))
@@ -202,6 +208,7 @@ SINGLY = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("segments", "chunks", "expected"), SINGLY)
 def test_singly(segments: tuple[Segment, ...], chunks: dict[str, tuple[str, ...]], expected: bool) -> None:
     """True where no other split of any text could have come in these chunks."""
@@ -218,6 +225,7 @@ SEAMS = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("traits", "whole", "expected"), SEAMS)
 def test_seams_in(traits: dict[str, str], whole: str, expected: set[int]) -> None:
     """Where a channel was cut, in characters of its text."""

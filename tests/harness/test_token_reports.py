@@ -8,6 +8,8 @@ from harness.response import parse
 from harness.types import Reported
 from tests.harness.answers import body, chunk, encoded, framed
 
+pytestmark = pytest.mark.required
+
 row = pytest.param
 
 

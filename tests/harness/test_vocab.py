@@ -37,6 +37,7 @@ def ranks() -> Ranks:
     return list(load_vocab().ranks)
 
 
+@pytest.mark.required
 def test_pinned_figures() -> None:
     """163,584 ranks, 256 control ids behind them, 23 of them with a name; the table's own hash is pinned too."""
     assert (N_RANKS, N_IDS, len(CONTROL_NAMES), len(NAMED_CONTROL_IDS)) == (163_584, 163_840, 256, 23)
@@ -77,6 +78,7 @@ SPOILT = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("spoil", SPOILT)
 def test_other_ranks_are_refused(ranks: Ranks, spoil: Callable[[Ranks], Ranks]) -> None:
     """Ranks that differ anywhere are refused with both hashes and a remedy; the class cannot be built around it."""
@@ -99,6 +101,7 @@ def test_a_vocabulary_is_frozen() -> None:
         CONTROL_IDS["<think>"] = 1  # type: ignore[index]
 
 
+@pytest.mark.required
 def test_the_frozen_control_table_is_accepted(ranks: Ranks) -> None:
     """A source whose own table equals the frozen one, in any order, gives the same vocabulary."""
     vocab = Vocab.from_ranks(ranks, dict(reversed(CONTROL_IDS.items())))
@@ -132,6 +135,7 @@ TABLES = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("table", "said"), TABLES)
 def test_other_control_ids_are_refused(ranks: Ranks, table: dict[str, int], said: list[str]) -> None:
     """A table that differs is refused; the message names what moved with both ids, both hashes and the remedy."""
@@ -167,6 +171,7 @@ CASE_015 = {
 }
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("name", "ids"), CASE_015.items())
 def test_shifted_table_of_public_reports(name: str, ids: tuple[int, int]) -> None:
     """The frozen table has the right id of each name; the shifted one that is refused is the reported one."""
@@ -207,11 +212,13 @@ def test_a_broken_model_text_is_refused(data: bytes, said: str) -> None:
     assert said in str(error.value)
 
 
+@pytest.mark.required
 def test_a_short_model_text_is_parsed() -> None:
     """Parsing does not judge the ranks; the hash does."""
     assert parse_tiktoken_model(b"IQ== 0\nIg== 1\nw6k= 2\n") == [b"!", b'"', "é".encode()]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("outside", [-1, -163_840, 163_840, 163_893, 2**40])
 def test_ids_outside_are_refused(outside: int) -> None:
     """An id that is none is an error that names it: -1 is not the last id, 163840 on are no ids of this family."""
@@ -223,6 +230,7 @@ def test_ids_outside_are_refused(outside: int) -> None:
     assert not vocab.is_control(outside)
 
 
+@pytest.mark.required
 def test_decode_joins_bytes_before_text() -> None:
     """A character spread over tokens decodes once joined; cut in two it is an error, never U+FFFD."""
     vocab = load_vocab()
@@ -236,6 +244,7 @@ def test_decode_joins_bytes_before_text() -> None:
     assert vocab.decode([]) == b""
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(
     ("token", "expected"),
     [
@@ -253,6 +262,7 @@ def test_find(token: bytes, expected: int | None) -> None:
     assert load_vocab().find(token) == expected
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("other", [0, 163_533, 163_583, 163_840, -1])
 def test_control_name_of_another_id(other: int) -> None:
     """Asking for the control name of an ordinary id is a mistake of the caller, and says so."""
