@@ -11,7 +11,7 @@ from itertools import product
 from typing import Literal
 
 from harness.formats import Format
-from harness.json_keys import is_json, key_orders, keys_sorted, restyle
+from harness.json_keys import is_json, key_orders, keys_sorted, one_blank, restyle
 from harness.types import Segment, ToolCall
 
 NATIVE = re.compile(r"functions\.(?P<name>.+):(?P<index>\d+)", re.DOTALL)
@@ -129,7 +129,8 @@ def arguments(call: ToolCall, position: int, fmt: Format, traits: Mapping[str, s
         texts |= {style: restyle(call.arguments, style) for style in ("spaced", "compact")}
     if trait:
         name = trait if trait in texts else "as-sent"
-        return [_argument_option(texts[name], f"arguments-{name}", position, fmt, traits, tuple(texts.values()))]
+        styles = tuple(texts.values()) if name != "as-sent" else ()
+        return [_argument_option(texts[name], f"arguments-{name}", position, fmt, traits, styles)]
     distinct: dict[str, str] = {}
     for name, text in texts.items():
         distinct.setdefault(text, f"arguments-{name}")
@@ -150,19 +151,26 @@ def _argument_option(
         trail=edge,
         channel=f"call:{position}",
         alternates=() if kept else key_orders(text) or (),
-        lookalikes=tuple(s for s in dict.fromkeys(styles) if s != text),
+        lookalikes=tuple(s for s in dict.fromkeys([*styles, *(one_blank(text) if styles else ())]) if s != text),
     )
     return Option((segment,), (name,))
 
 
 def sections(
-    calls: tuple[ToolCall, ...], fmt: Format, traits: Mapping[str, str], *, rare: bool, open_begin: bool = False
+    calls: tuple[ToolCall, ...],
+    fmt: Format,
+    traits: Mapping[str, str],
+    *,
+    rare: bool,
+    open_begin: bool = False,
+    between: tuple[str, ...] = (),
 ) -> list[Option]:
     """Ways in which a whole section can have been sampled.
 
     One way of writing ids and arguments holds for all calls of an answer: a host does not change its mind within a
     body. `open_begin` marks a section whose first id may stand elsewhere. Its last id is certain only where the
-    terminator is known to be sampled behind it: elsewhere a terminator may stand in its place, billed alike.
+    terminator is known to be sampled behind it: elsewhere a terminator may stand in its place, billed alike. `between`
+    is text that a stream showed behind each call.
     """
     per_call = [_call_options(call, k, fmt, traits) for k, call in enumerate(calls)]
     if any(not options for options in per_call):
@@ -173,6 +181,10 @@ def sections(
         told = tuple(dict.fromkeys(n for o in chosen for n in o.assumptions))
         base = Option((), told, rival=next((o.rival for o in chosen if o.rival), ""))
         whole = _joined(chosen, fmt, open_begin, open_end=traits.get("terminator_sampled") != "yes")
+        if any(between):
+            parted = _parted(whole, between, fmt) if rare else ()
+            options += [replace(base, rival=rival) + Option(row, (n,), 1, ("bill",)) for row, n, rival in parted]
+            continue
         options.append(base + Option(whole))
         if rare:
             malformed = [*_malformed(whole, fmt, traits), *_unprefixed(whole)]
@@ -203,6 +215,22 @@ def _unprefixed(whole: Row) -> Iterator[tuple[Row, str]]:
         if segment.channel.startswith("header:") and segment.lookalikes:
             bare = replace(segment, text=segment.lookalikes[0], lookalikes=())
             yield (*whole[:k], bare, *whole[k + 1 :]), "id-without-prefix"
+
+
+def _parted(whole: Row, between: tuple[str, ...], fmt: Format) -> Iterator[tuple[Row, str, Literal["", "malformed"]]]:
+    """One text between two calls: within their section, or, with two ids more, between two sections.
+
+    The second is a rival only: a stack that merges such text may swallow markers in it just as well.
+    """
+    shown = [(k, text) for k, text in enumerate(between) if text]
+    if len(shown) != 1:
+        return
+    call, text = shown[0]
+    seam = [k + 1 for k, s in enumerate(whole) if s.control == fmt.call_end][call]
+    segment = Segment(text=text, channel="content")
+    end, begin = Segment(control=fmt.section_end), Segment(control=fmt.section_begin)
+    yield (*whole[:seam], segment, *whole[seam:]), "text-in-section", ""
+    yield (*whole[:seam], end, segment, begin, *whole[seam:]), "two-sections", "malformed"
 
 
 def _malformed(whole: Row, fmt: Format, traits: Mapping[str, str]) -> Iterator[tuple[Row, str]]:

@@ -68,8 +68,9 @@ def _combined(places: list[list[Option]], mode: bool, fmt: Format) -> Iterator[R
 
 
 def _talk(turn: Turn, fmt: Format, mode: bool, traits: Mapping[str, str], rare: bool) -> list[Option]:
-    after = _content(turn.content, turn, fmt, traits, rare)
-    if _merged(turn, fmt, traits):
+    before_calls = turn.content[: len(turn.content) - sum(map(len, turn.interludes))]
+    after = _content(before_calls, turn, fmt, traits, rare)
+    if before_calls and _merged(turn, fmt, traits):
         after = [replace(o, segments=tuple(replace(s, inferred=True) for s in o.segments)) for o in after]
     if not mode:
         return after
@@ -153,7 +154,9 @@ def _literal_close(turn: Turn, fmt: Format, traits: Mapping[str, str], rare: boo
 def _calls(turn: Turn, fmt: Format, traits: Mapping[str, str], rare: bool) -> list[Option]:
     if not turn.tool_calls:
         return [Option(())]
-    return sections(turn.tool_calls, fmt, traits, rare=rare, open_begin=_merged(turn, fmt, traits))
+    n_before = len(turn.content) - sum(map(len, turn.interludes))
+    open_begin = n_before > 0 and _merged(turn, fmt, traits)
+    return sections(turn.tool_calls, fmt, traits, rare=rare, open_begin=open_begin, between=turn.interludes)
 
 
 def _ending(turn: Turn, fmt: Format, traits: Mapping[str, str]) -> list[Option]:
