@@ -8,7 +8,7 @@ import pkgutil
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -35,7 +35,12 @@ ModelOption = Annotated[
     str | None, typer.Option("--model", metavar="M", help="Take this model's format whatever the file says.")
 ]
 ProviderOption = Annotated[
-    str | None, typer.Option("--as", metavar="PROVIDER", help="Take this provider's habits; `unknown` takes none.")
+    str | None,
+    typer.Option(
+        "--as",
+        metavar="PROVIDER",
+        help="Take this provider's habits (a wrong one makes wrong verdicts); `unknown`: none.",
+    ),
 ]
 BlindOption = Annotated[bool, typer.Option("--blind", help="Forget ids, logprobs and engine extras before judging.")]
 HabitsOption = Annotated[
@@ -108,6 +113,8 @@ def habits_of(path: str | None) -> Habits:
 @contextmanager
 def clean_ends() -> Iterator[None]:
     """A reader that goes away, Ctrl-C and wrong inputs of ours end the command with a code and no traceback."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - closed by the caller: nothing to print to
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -117,6 +124,11 @@ def clean_ends() -> Iterator[None]:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the flush at exit must not fail again
         raise typer.Exit(NO_READER) from None
+    except OSError as error:
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        complain(f"cannot write: {error.strerror or error}; what came before is whole lines only")
+        raise typer.Exit(report.EXIT_UNUSABLE) from None
     except KeyboardInterrupt:
         complain("interrupted")
         raise typer.Exit(INTERRUPTED) from None

@@ -58,7 +58,7 @@ def calibrate(
     from harness.learn import learn  # late: no other command needs it
 
     with clean_ends():
-        _refuse_shipped(out, update)
+        _refuse_out(out, paths, update)
         base = habits_of(habits)
         kit = replace(judging(None, None, False, habits).kit, habits=base)
         found, n_used, n_bad = _gather(paths, kit)
@@ -73,11 +73,21 @@ def calibrate(
         raise typer.Exit(EXIT_UNUSABLE if n_bad else 0)
 
 
-def _refuse_shipped(out: str | None, update: bool) -> None:
-    if out is not None and not update and Path(out).resolve() == SHIPPED.resolve():
+def _refuse_out(out: str | None, paths: list[str], update: bool) -> None:
+    """Nothing but a habits file is ever overwritten, and the shipped one only by --update."""
+    if out is None:
+        return
+    target = Path(out).resolve()
+    if target == SHIPPED.resolve() and not update:
         raise SetupError(
             f"{out} is the file that ships with the package; --update overwrites it, another --out does not"
         )
+    if any(target == Path(p).resolve() for p in paths):
+        raise SetupError(f"{out} is one of the files to learn from; choose another --out")
+    if target.exists():
+        if not target.is_file():
+            raise SetupError(f"{out} is no regular file; choose another --out")
+        habits_of(out)  # what is no habits file is not overwritten
 
 
 def _gather(paths: list[str], kit: Kit) -> "tuple[list[Evidence], int, int]":

@@ -1,4 +1,4 @@
-"""Turn + format + traits -> readings: every way in which the answer can have been sampled, fewest assumptions first.
+"""Turn + format + traits -> readings: every way in which the answer can have been sampled.
 
 Traits that are unknown give a reading each, all of rank 0. What the model may have done once in a while has rank 1, at
 most one such thing a reading, and a witness of its own. Knows nothing of ids and counts.

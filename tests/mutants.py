@@ -137,7 +137,7 @@ CHECKS = (
     Mutant("coerced values accepted", "checks.py", 'if case.traits.get("argument_types") == "coerced" and', "if False and"),
     Mutant("a tool that was not offered accepted", "checks.py", "if shaped and called not in names:", "if False:"),
     Mutant("summaries accepted", "checks.py", "    if case.turn.sealed:\n", "    if False:\n"),
-    Mutant("text behind calls accepted", "checks.py", "if any(case.turn.interludes):", "if False:"),
+    Mutant("text behind calls accepted", "checks.py", "if last or (any(inner) and not known):", "if False:"),
     Mutant("zero bill accepted", "checks.py", "if case.completion_tokens == 0:", "if False:"),
     Mutant("wrong-provider check off", "checks.py", "if wrong or any(", "if any("),
     Mutant("gateway edits accepted", "checks.py", "if case.request.get(key):", "if False:"),

@@ -25,7 +25,7 @@ sglang-0.5.23 empty_reasoning  VVVV VVVV UUUU
 sglang-0.5.23 eos_163585  RRRV RRRV UUUU
 sglang-0.5.23 invalid_utf8  RRRR RRRR RRRR
 sglang-0.5.23 literal_think_end  RRRR RRRR UUUU
-sglang-0.5.23 literal_tool  RRVR RRVR UUUU
+sglang-0.5.23 literal_tool  RRRR RRRR UUUU
 sglang-0.5.23 no_think_end  VVVV VVVV RRRR
 sglang-0.5.23 noncanonical_args  RRVR RRVR UUUU
 sglang-0.5.23 plain  VVVV VVVV UUUU
@@ -39,7 +39,7 @@ sglang-0.5.23 tool_no_content  VVVV VVVV UUUU
 sglang-0.5.23 tool_no_prefix  VRVR VRVR UUUU
 sglang-0.5.23 tool_not_object  VRVV VRVV URUU
 sglang-0.5.23 tool_single  VVVV VVVV UUUU
-sglang-0.5.23 tool_text_between  VRVR VRVR UUUR
+sglang-0.5.23 tool_text_between  VRVV VRVV UUUR
 sglang-0.5.23 tool_two_sections  VRVR VRVR UUUR
 sglang-0.5.23 tool_unclosed  VRVR VRVR UUUU
 sglang-0.5.23 tool_unknown_name  VVVV VVVV UUUU
@@ -71,7 +71,7 @@ vllm-0.32.0 d32_nothink_te  VVVV EEEV UUUU
 vllm-0.32.0 d33_zh_code  VVVV EEEV UUUU
 """
 
-N_IDS = ((112, 2202, 102), (147, 3294, 63), (0, 0, 0))
+N_IDS = ((112, 2181, 106), (147, 3273, 67), (0, 0, 0))
 """(accepted, ids of them, masked ids of them) for each way."""
 
 

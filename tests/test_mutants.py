@@ -6,7 +6,6 @@ Here only that the table applies, that the required tests are the listed ones, a
 
 import ast
 import json
-import os
 import subprocess
 import sys
 import tomllib
@@ -113,8 +112,8 @@ def test_the_content_hash_follows_the_content(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
         hashes.append(content_hash(tmp_path))
     assert len(set(hashes)) == len(hashes)
-    os.rename(tmp_path / "harness" / "a.py", tmp_path / "harness" / "c.py")
+    (tmp_path / "harness" / "a.py").rename(tmp_path / "harness" / "c.py")
     assert content_hash(tmp_path) not in hashes
     (tmp_path / "harness" / "c.txt").write_text("no rule")
-    os.rename(tmp_path / "harness" / "c.py", tmp_path / "harness" / "a.py")
+    (tmp_path / "harness" / "c.py").rename(tmp_path / "harness" / "a.py")
     assert content_hash(tmp_path) == hashes[-1]

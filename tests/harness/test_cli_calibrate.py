@@ -128,3 +128,17 @@ def test_the_shipped_file_is_what_dump_writes() -> None:
 
     assert sum(line.startswith("  { provider = ") for line in text.splitlines()) == len(rows)
     assert all(row["n_for"] >= 5 for row in rows if row.get("evidence", "answers") == "answers")
+
+
+def test_only_a_habits_file_is_overwritten(answers: Path, tmp_path: Path) -> None:
+    """--out on the answers themselves, or on any file that is no habits file, is refused and changes nothing."""
+    other = tmp_path / "notes.txt"
+    other.write_text("not TOML {")
+    before = answers.read_text()
+
+    assert run(answers, "--out", answers)[0] == 2
+    assert run(answers, "--out", other)[0] == 2
+    assert run(answers, "--out", "/dev/null")[0] == 2
+    assert (answers.read_text(), other.read_text()) == (before, "not TOML {")
+    assert run(answers, "--out", tmp_path / "habits.toml")[0] == 0
+    assert run(answers, "--out", tmp_path / "habits.toml")[0] == 0

@@ -130,6 +130,7 @@ def test_a_marker_cut_by_bytes_is_the_same_marker() -> None:
 # --- what a leak stands for ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.required
 @pytest.mark.parametrize("marker", ["<|im_user|>", "<|media_pad|>", "<|reserved_token_163700|>", "<think>"])
 def test_the_bill_decides_what_a_marker_was(marker: str) -> None:
     """One control id, or its letters: each is accepted under its own bill alone, and no other bill is."""
@@ -139,7 +140,7 @@ def test_the_bill_decides_what_a_marker_was(marker: str) -> None:
     )
     assert CONTROL_IDS[marker] in control
     assert CONTROL_IDS[marker] not in spelled
-    traits = {**KNOWN, "lost_text": "no"}
+    traits = {**KNOWN, "lost_text": "no", "swallows_think": "no"}
     for billed in range(len(control) - 2, len(spelled) + 3):
         verdict = judged(answer(message, billed), traits)
         expected = {len(control): control, len(spelled): spelled}.get(billed)
@@ -156,6 +157,7 @@ def test_a_terminator_in_the_text_was_spelled() -> None:
         assert verdict.ids.ids == (spelled if billed == len(spelled) else [])
 
 
+@pytest.mark.required
 def test_a_second_close_is_never_taken_for_the_first() -> None:
     """`</think>` in content after reasoning: a second real one and a spelled first one have one count.
 
@@ -165,6 +167,7 @@ def test_a_second_close_is_never_taken_for_the_first() -> None:
     spelled = ids("Think.", "</think>", "a</think>b", "<|im_end|>")
     assert len(ids("Think.", "</think>", "a", "</think>", "b", "<|im_end|>")) == 7
     assert len(ids("Think.</think>a", "</think>", "b", "<|im_end|>")) == 7
-    verdicts = {billed: judged(answer(message, billed), {**KNOWN, "lost_text": "no"}) for billed in range(3, 16)}
+    traits = {**KNOWN, "lost_text": "no", "swallows_think": "no"}
+    verdicts = {billed: judged(answer(message, billed), traits) for billed in range(3, 16)}
     assert {billed: v.ids.ids for billed, v in verdicts.items() if v.accepted} == {8: spelled}
     assert "too-many-masked" in codes(verdicts[7])

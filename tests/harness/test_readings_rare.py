@@ -16,11 +16,11 @@ RARE = [
     row(
         answer("Hm.", "", CALL),
         {},
-        [(f"Hm.{SECTION}{END}", "close-skipped", ("reasoning_tokens",))],
+        [(f"Hm.{SECTION}{END}", "close-skipped", ("reasoning_tokens", "shortest"))],
         id="straight-into-a-section",
     ),
     row(answer("Hm.", "So:", CALL), {}, [], id="content-came-so-the-reasoning-ended"),
-    row(answer("Hm."), {}, [(f"Hm.{END}", "close-skipped", ("reasoning_tokens",))], id="all-reasoning"),
+    row(answer("Hm."), {}, [(f"Hm.{END}", "close-skipped", ("reasoning_tokens", "shortest"))], id="all-reasoning"),
     row(
         answer("", "Yes."),
         {"reasoning_end": "lost"},
@@ -44,6 +44,7 @@ RARE = [
 ]
 
 
+@pytest.mark.required
 @pytest.mark.parametrize(("turn", "traits", "expected"), RARE)
 def test_what_a_model_does_once_in_a_while(
     turn: Turn, traits: Traits, expected: list[tuple[str, str, tuple[str, ...]]]
@@ -56,6 +57,7 @@ def test_what_a_model_does_once_in_a_while(
     assert {r.rank for r in rows} <= {1}
 
 
+@pytest.mark.required
 def test_never_two_rare_things_at_once() -> None:
     """With a marker in the reasoning and a section behind it, either is rare, never both."""
     turn = answer("a[EOS]b", "", CALL)
@@ -63,4 +65,8 @@ def test_never_two_rare_things_at_once() -> None:
     rows = readings(turn, K25, True, KNOWN, rare=True)
 
     rare = [{a for a in r.assumptions if a not in (*CALLED, "markers-as-control")} for r in rows]
-    assert {frozenset(names) for names in rare} == {frozenset({"spelled [EOS]"}), frozenset({"close-skipped"})}
+    assert {frozenset(names) for names in rare} == {
+        frozenset({"spelled [EOS]"}),
+        frozenset({"close-skipped"}),
+        frozenset({"think-again"}),
+    }

@@ -1,5 +1,6 @@
 """witnesses.py: what the bill, reasoning_tokens and chunks say of the ids of one reading, and when they are silent."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,18 @@ from harness.encoder import encode_ordinary, load_vocab
 from harness.formats import Format
 from harness.ids import build
 from harness.types import Reading, Segment, Turn, Usage
-from harness.witnesses import WITNESSES, Scene, bill, billed_offset, chunks, hear, reasoning_tokens, singly
+from harness.witnesses import (
+    WITNESSES,
+    Scene,
+    bill,
+    billed_offset,
+    chunks,
+    fewest,
+    hear,
+    reasoning_tokens,
+    shortest,
+    singly,
+)
 from tests.harness.chat import K2, K2_THINKING, K25
 
 row = pytest.param
@@ -42,8 +54,9 @@ OFFSETS = [
     row({"think_billed": "yes"}, K25, True, True, 1, id="cut-with-think"),
     row({"terminator_billed": "yes"}, K25, True, True, None, id="cut-and-think-unknown"),
     row({"offset": "2"}, K25, True, True, None, id="a-sum-says-nothing-of-a-cut-answer"),
-    row({}, K25, False, True, 0, id="cut-with-thinking-off"),
-    row({}, K2, False, True, 0, id="cut-and-no-think"),
+    row({"spaces": "none"}, K25, False, True, 0, id="cut-with-thinking-off"),
+    row({"spaces": "none"}, K2, False, True, 0, id="cut-and-no-think"),
+    row({}, K2, False, True, None, id="cut-at-a-host-of-which-nothing-is-known"),
 ]
 
 
@@ -219,5 +232,31 @@ def test_hear() -> None:
         ("reasoning_tokens", "contradicts"),
         ("chunks", "supports"),
         ("singly", "supports"),
+        ("shortest", "silent"),
     ]
     assert [t.witness for t in said] == list(WITNESSES)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("", 0, id="nothing"),
+        pytest.param("I keep thinking and stop.", 6, id="plain-text-is-shortest"),
+        pytest.param(" I'", 1, id="an-id-that-no-text-gives"),
+        pytest.param("⭐️⭐️", 1, id="the-other-one"),
+        pytest.param("x" * 20_001, None, id="too-long-to-tell"),
+    ],
+)
+def test_the_fewest_ids_of_a_text(text: str, expected: int | None) -> None:
+    """Two ids stand for texts that are never encoded to them: a model may sample them all the same."""
+    assert fewest(text, load_vocab().find) == expected
+
+
+def test_shortest_speaks_only_where_it_is_asked() -> None:
+    """A reading one id short of the plain one asks whether its texts could have been sampled in fewer ids."""
+    asked = replace(scene(*WHOLE), find=load_vocab().find)
+    assert shortest(asked).says == "silent"
+    reading = replace(asked.reading, own_witness=("reasoning_tokens", "shortest"))
+    assert shortest(replace(asked, reading=reading)).says == "supports"
+    fewer = replace(reading, segments=(Segment(text=" I'", channel="reasoning"),))
+    assert shortest(replace(asked, reading=fewer)).says == "silent"
