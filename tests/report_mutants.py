@@ -151,7 +151,7 @@ def tried(mutant: Mutant | None) -> dict[str, str]:
 def run(mutant: Mutant | None) -> Result:
     """One mutant, or None for the code as it is, in a process of its own, without the optional folder."""
     name = mutant.name if mutant else ""
-    environment = {**os.environ, "TOKENPROOF_SHARED": str(ROOT / "build" / "absent"), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "TOKENPROOF_SHARED": str(ROOT / "build" / "absent")}
     command = [sys.executable, "-m", "tests.report_mutants", "--one", json.dumps(mutant)]
     start = time.monotonic()
     try:

@@ -112,6 +112,21 @@ def test_only_known_ends_are_ends(finish: str) -> None:
     assert codes(judged_k25(body, K25)) == ["unknown-finish"]
 
 
+def test_an_error_in_the_finish_is_an_error() -> None:
+    """finish_reason `error` is the host's error, not an answer with an odd end."""
+    assert codes(judged_k25(answer({"content": "Hi there."}, 4, "error"), K25)) == ["provider-error"]
+
+
+def test_of_several_choices_none_is_taken() -> None:
+    """Two choices, or one that is not the first: the bill is for all of them, so none can be held against it."""
+    body = answer({"content": "Hi there."}, 4)
+    assert judged_k25(body, K25, thinking=False).name == "verified"
+    second = {**body["choices"][0], "index": 1}
+    for choices in ([*body["choices"], second], [second]):
+        verdict = judged_k25({**body, "choices": choices}, K25, thinking=False)
+        assert (verdict.name, codes(verdict)) == ("rejected", ["provider-error"])
+
+
 # --- what may be left standing ----------------------------------------------------------------------------------------
 
 

@@ -36,7 +36,6 @@ NAMED = {
 TABLE = [(i, NAMED.get(i, f"<|reserved_token_{i}|>")) for i in range(163584, 163840)]
 
 
-@pytest.mark.required
 @pytest.mark.parametrize(("token_id", "name"), TABLE, ids=[name for _, name in TABLE])
 def test_control_id(token_id: int, name: str) -> None:
     """The id has its name, the name its id; it decodes to the name, and the name as text is ordinary ids."""

@@ -69,7 +69,6 @@ def slow_payloads(stream: bytes) -> list[bytes]:
     return whole[: ends[0]] if ends else whole
 
 
-@pytest.mark.required
 @pytest.mark.parametrize(("stream", "expected"), CASES)
 @pytest.mark.parametrize("step", [1, 2, 3, 1_000])
 def test_payloads_do_not_depend_on_delivery(stream: bytes, expected: list[bytes], step: int) -> None:

@@ -78,7 +78,6 @@ SPOILT = [
 ]
 
 
-@pytest.mark.required
 @pytest.mark.parametrize("spoil", SPOILT)
 def test_other_ranks_are_refused(ranks: Ranks, spoil: Callable[[Ranks], Ranks]) -> None:
     """Ranks that differ anywhere are refused with both hashes and a remedy; the class cannot be built around it."""
