@@ -225,6 +225,13 @@ def order(case: Case) -> Iterator[Finding]:
         yield Finding("text-behind-calls", "content", "content came after a tool call: its place is not known")
 
 
+def blank_text(case: Case) -> Iterator[Finding]:
+    """A text of blanks alone: which of them were sampled and which a detokenizer put there, nobody can tell."""
+    for where, text in (("reasoning", case.turn.reasoning), ("content", case.turn.content)):
+        if text.isspace() and case.traits and case.traits.get("spaces") != "none":
+            yield Finding("blank-text", where, "blanks alone, and this host may have put one of them there")
+
+
 def nothing_visible(case: Case) -> Iterator[Finding]:
     turn = case.turn
     if not turn.reasoning and not turn.content and not turn.tool_calls:
@@ -281,6 +288,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     sealed,
     zero_bill,
     order,
+    blank_text,
     nothing_visible,
     edited,
     pinned,

@@ -192,7 +192,8 @@ def _tried(base: Verdict, known: Known, traits: Traits, kit: Kit, modes: Sequenc
         common = _trials(known, kit, modes, rare=False)
         outcome = verdict.decide(
             common,
-            lambda: () if base.truncated else _trials(known, kit, modes, rare=True),
+            # of a cut answer only what came is believed; and with the mode unknown a rare reading exists once a mode
+            lambda: () if base.truncated or len(modes) > 1 else _trials(known, kit, modes, rare=True),
             lost_text=traits.get("lost_text") != "no",
         )
     except readings.SearchBound as error:

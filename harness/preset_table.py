@@ -75,7 +75,12 @@ _ROWS = (
     Preset("parasail", "Parasail", reasoning_tokens="none", evidence=_TABLE),
     Preset("wandb", "WandB", reasoning_tokens="none", evidence=_TABLE),
     Preset("baseten", "BaseTen", reasoning_tokens="none", evidence=_TABLE),
-    Preset("chutes", "Chutes", evidence=_TABLE + "; compact arguments are how it samples them"),
+    Preset(
+        "chutes",
+        "Chutes",
+        reasoning_tokens="through-close",
+        evidence=_TABLE + "; compact arguments are how it samples them",
+    ),
     Preset(
         "atlas-cloud",
         "AtlasCloud",

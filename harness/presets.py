@@ -80,9 +80,19 @@ ARGUMENTS: Mapping[str, Callable[[str], str]] = MappingProxyType(
     }
 )
 
+
+def _through_close(n: int | None, text: str) -> int | None:
+    return None if n is None else n + bool(text)
+
+
 # What usage says of reasoning: (the stack's count, the reasoning's text) -> tokens.
 REASONING_TOKENS: Mapping[str, Callable[[int | None, str], int | None]] = MappingProxyType(
-    {"stack": lambda n, _: n, "estimate": lambda _, text: len(text) // 4, "none": lambda *_: None}
+    {
+        "stack": lambda n, _: n,
+        "through-close": _through_close,
+        "estimate": lambda _, text: len(text) // 4,
+        "none": lambda *_: None,
+    }
 )
 
 

@@ -108,19 +108,19 @@ def _thought(turn: Turn, fmt: Format, traits: Mapping[str, str], rare: bool) -> 
         if rare and text.rank == 0 and not turn.content:
             rows.append(text + Option((), ("close-skipped",), 1, ("reasoning_tokens", "shortest")))
         if rare and text.rank == 0 and traits.get("swallows_think") != "no":
-            rows.append(_again(fmt, traits) + _closed(text, turn, bare, fmt))
+            rows.append(_again(turn, fmt, traits) + _closed(text, turn, bare, fmt))
     return rows
 
 
-def _again(fmt: Format, traits: Mapping[str, str]) -> Option:
+def _again(turn: Turn, fmt: Format, traits: Mapping[str, str]) -> Option:
     """A `<think>` sampled again at the start, which some stacks swallow.
 
     A split or another swallowed id looks the same, so it is believed only where other control ids are shown and the
-    reasoning was seen id by id.
+    reasoning was seen id by id: a split within a character shows no edge, so it must be ASCII.
     """
     again = Option((Segment(control=fmt.think_open),), ("think-again",), 1, ("reasoning_tokens", "singly"))
     sure = (traits.get("swallows_think"), traits.get("control_ids")) == ("yes", "shown")
-    return again if sure else replace(again, rival="malformed")
+    return again if sure and turn.reasoning.isascii() else replace(again, rival="malformed")
 
 
 def _closed(text: Option, turn: Turn, bare: bool, fmt: Format) -> Option:

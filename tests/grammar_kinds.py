@@ -83,6 +83,12 @@ def control(rng: Random, slots: Slots) -> Deviation | None:
     return Deviation(f"control id after {_kind_of(slot)}", slot, "after", (made,))
 
 
+def held_back(rng: Random, slots: Slots) -> Deviation | None:
+    """A text that ends like a marker."""
+    slot = _slot(rng, slots, "reasoning", "content")
+    return Deviation(f"ends like a marker: {slot}", slot, "after", (rng.choice(("<", "</", "<|")),)) if slot else None
+
+
 def lost_bytes(rng: Random, slots: Slots) -> Deviation | None:
     """An id whose bytes are no UTF-8."""
     made = load_vocab().find(rng.choice(BROKEN))
@@ -205,7 +211,21 @@ def other_arguments(rng: Random, slots: Slots) -> Deviation | None:
 
 
 KINDS: tuple[Kind, ...] = (
-    *(blank, blank, blank, only_blank, spelled, spelled, spelled_section, marker, marker, control, lost_bytes, odd_id),
+    *(
+        blank,
+        blank,
+        blank,
+        only_blank,
+        spelled,
+        spelled,
+        spelled_section,
+        marker,
+        marker,
+        control,
+        lost_bytes,
+        odd_id,
+        held_back,
+    ),
     *(split, split, split, dropped, dropped, doubled, think_again, thinks_though_off, loose_text, loose_text),
     *(
         second_section,

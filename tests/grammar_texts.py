@@ -4,6 +4,7 @@ Knows nothing of ids.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
@@ -35,6 +36,7 @@ FRAGMENTS = (
     ["<", "</", "<|", "|>", ">", "think", "<b>", "</b>", "<br/>\n", "don't", "I'm", "$x^2$", "http://a.b/c?d=e", "**"],
 )
 TOOL_NAMES = ("get_weather", "save", "run", "f", "list_files2", "edit.file", "search-web")
+END_LIKE_A_MARKER = re.compile(r"(?:\s|<[/|]?)+$")  # some stacks keep it back, and lose it
 MAX_DRAWN = 40  # fragments of a text that are drawn one by one
 MARKERS = tuple(n for n in CONTROL_IDS if "reserved" not in n)
 
@@ -56,17 +58,17 @@ def size(rng: Random, limit: int | None = None) -> int:
     """Fragments of a text: mostly few; without a limit now and then enough for 3,000 ids."""
     if limit is not None:
         return rng.randrange(limit + 1)
-    return rng.choice((0, 0, 1, 1, 2, 3, 4, 6, 8, 12) * 30 + (60, 200, 1000) * 2)
+    return rng.choice((0, 0, 1, 1, 2, 3, 4, 6, 8, 12) * 30 + (60, 200, 2000) * 2)
 
 
 def text(rng: Random, n: int) -> str:
-    """A text of `n` fragments with no white space at its edges and no marker in it."""
+    """A text of `n` fragments: no marker in it, no white space at its edges, no end that may become a marker."""
     made = "".join(rng.choice(rng.choice(FRAGMENTS)) for _ in range(min(n, MAX_DRAWN)))
     # A long text repeats itself: its ids matter, not its words.
     made = " ".join([made] * max(1, n // MAX_DRAWN))
     for marker in MARKERS:
         made = made.replace(marker, "")
-    return made.strip()
+    return END_LIKE_A_MARKER.sub("", made).strip()
 
 
 VALUES: Mapping[str, Callable[[Random], Any]] = {

@@ -19,6 +19,8 @@ from harness.vocab import N_RANKS
 from harness.wire import Head, body, chunks, report, report_chunks
 from tests import corpus, grammar
 from tests.grammar import Draw
+from tests.made_hosts import Twist, draw_twist, settled, twisted
+from tests.made_hosts import traits as twist_traits
 
 MODELS = {
     "kimi-k2.5": "moonshotai/kimi-k2.5",
@@ -45,6 +47,7 @@ class Trial:
             habits are wrong here.
         untold: Traits that "told" leaves out.
         witness: Field of the request that asks for ids or logprobs, "" for none; with one the judge is not blind.
+        twist: What a made-up host does to the answer of its preset.
     """
 
     draw: Draw
@@ -54,6 +57,7 @@ class Trial:
     habits: str = "shipped"
     untold: frozenset[str] = frozenset()
     witness: str = ""
+    twist: Twist | None = None
 
     @property
     def format(self) -> str:
@@ -108,9 +112,13 @@ def in_grammar(drawn: Draw, format_name: str) -> Draw:
     return replace(drawn, deviations=kept)
 
 
+MADE_UP = "made-up"
+"""Stands for a preset's name where the host is drawn too."""
+
+
 def draw_trial(rng: Random, preset_name: str, *, size: int | None = None) -> Trial:
     """A trial at this host, with shipped habits."""
-    preset = PRESETS[preset_name]
+    preset = PRESETS["wandb" if preset_name == MADE_UP else preset_name]
     known = FORMATS.get(preset_name, tuple(MODELS))
     fmt = rng.choice(known)
     thinking = {"kimi-k2": False, "kimi-k2-thinking": True}.get(fmt, rng.random() < 0.75)
@@ -121,12 +129,18 @@ def draw_trial(rng: Random, preset_name: str, *, size: int | None = None) -> Tri
     stream = rng.random() < 0.5
     preset = replace(preset, merge=rng.choice((preset.merge, preset.merge, 2, 5)))
     limit = rng.randrange(1, len(drawn.ids) + 1) if drawn.ids and rng.random() < 0.08 else None
+    if preset_name == MADE_UP:
+        preset = replace(preset, name=MADE_UP, provider=MADE_UP, terminator_billed=rng.random() < 0.8)
+        return Trial(drawn, preset, stream, limit, "told", twist=draw_twist(rng))
     return Trial(drawn, preset, stream, limit)
 
 
 def run(trial: Trial) -> Judged:
     """Ask the host, judge what it says, hold the verdict against the truth."""
     said = speak(trial)
+    if trial.twist:
+        trial = replace(trial, twist=settled(said, trial.twist))
+        said = twisted(said, trial.twist or Twist())
     exchange = Exchange(
         trial.draw.model,
         _response(trial, said),
@@ -141,11 +155,9 @@ def run(trial: Trial) -> Judged:
 
 
 def speak(trial: Trial) -> Answer:
-    """What the host makes of the true ids."""
-    vocab = load_vocab()
-    return answer(
-        trial.draw.ids, trial.request, trial.draw.thinking, trial.preset, vocab.token_bytes, prompt_tokens=20, nonce="n"
-    )
+    """What the preset makes of the true ids."""
+    spell = load_vocab().token_bytes
+    return answer(trial.draw.ids, trial.request, trial.draw.thinking, trial.preset, spell, prompt_tokens=20, nonce="n")
 
 
 def _response(trial: Trial, said: Answer) -> Any:
@@ -193,7 +205,9 @@ def _true_habits(trial: Trial) -> list[Habit]:
         lines = [
             Habit(preset.provider, trait, value, format=trial.format, finish=finish)
             for finish, terminated in stops.items()
-            for trait, value in _traits(preset, terminated).items()
+            for trait, value in (
+                _traits(preset, terminated) | (twist_traits(trial.twist) if trial.twist else {})
+            ).items()
         ]
     return [h for h in lines if h.trait not in trial.untold]
 
@@ -221,8 +235,9 @@ def _traits(preset: Preset, terminated: bool) -> dict[str, str]:
         "swallows_think": "no",
         "control_ids": "shown",
         "chunks": "tokens",
+        "chunks_at_markers": "tokens",
         "chunks_arguments": "merged" if rewritten else "tokens",
-        **({"reasoning_tokens": "ids"} if preset.reasoning_tokens == "stack" else {"reasoning_tokens": "estimate"}),
+        "reasoning_tokens": {"stack": "ids", "through-close": "ids+1"}.get(preset.reasoning_tokens, "estimate"),
     }
 
 
