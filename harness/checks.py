@@ -86,6 +86,9 @@ def lost_calls(case: Case) -> Iterator[Finding]:
 def thinking_switch(case: Case) -> Iterator[Finding]:
     if case.thinking is False and case.turn.reasoning:
         yield Finding("thinks-although-off", "reasoning", "thinking was off in the request and reasoning came")
+    swallowed = case.traits.get("swallows_think") == "yes" and len(case.fmt.thinking_modes) > 1
+    if case.thinking is None and case.turn.reasoning and swallowed:
+        yield Finding("thinking-not-told", "reasoning", "its <think> may stand in the prompt or have been swallowed")
 
 
 def closed(case: Case) -> Iterator[Finding]:
@@ -161,9 +164,7 @@ def rewritten_arguments(case: Case) -> Iterator[Finding]:
 def empty_arguments(case: Case) -> Iterator[Finding]:
     for k, call in enumerate(case.turn.tool_calls):
         if not call.arguments.strip():
-            yield Finding(
-                "empty-arguments", f"tool_calls[{k}].arguments", "no arguments came: what stood there is gone"
-            )
+            yield Finding("empty-arguments", f"tool_calls[{k}].arguments", "none came: what stood there is gone")
 
 
 def think_shown(case: Case) -> Iterator[Finding]:
@@ -264,8 +265,7 @@ def pinned(case: Case) -> Iterator[Finding]:
 
 
 def _names(told: Any) -> list[str]:
-    rows = told if isinstance(told, list | tuple) else [told] if told else []
-    return [str(name) for name in rows]
+    return [str(name) for name in (told if isinstance(told, list | tuple) else [told] if told else [])]
 
 
 CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (

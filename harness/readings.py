@@ -188,7 +188,7 @@ def _spaced(reading: Reading, fmt: Format, traits: Mapping[str, str]) -> list[Re
     if bare == row:
         return [reading]
     without = replace(reading, segments=bare, assumptions=(*reading.assumptions, "detokenizer-spaces"))
-    return [without] if trait == "inserted" else [reading, without]
+    return [without] if trait == "inserted" else [reading, replace(without, rival="trait")]
 
 
 def _unspaced(segment: Segment, *, trail: bool) -> Segment:

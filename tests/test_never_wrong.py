@@ -40,7 +40,7 @@ def test_nothing_wrong_is_accepted(preset: str, stream: bool, kinds: tuple[str, 
 
 def test_the_attack_reaches_every_kind_of_verdict() -> None:
     """A judge that rejects everything would pass the test above: many answers are accepted, some by reported ids."""
-    tally = attack(seed=3, n=600)
+    tally = attack(seed=5, n=600)
 
     counts = {name: tally.total(name) for name in ("exact", "verified", "unverified", "rejected")}
     assert sum(counts.values()) == 600

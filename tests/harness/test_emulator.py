@@ -121,7 +121,7 @@ def test_a_generation_can_be_asked_for_once_its_time_has_come() -> None:
     assert (early.status, parsed(early)["error"]["code"]) == (404, 404)
     now[0] += 5
     data = parsed(app.reply("GET", "/api/v1/generation", {}, query))["data"]
-    assert (data["tokens_prompt"], data["native_tokens_completion"], data["native_tokens_reasoning"]) == (10, 8, 3)
+    assert (data["tokens_prompt"], data["native_tokens_completion"], data["native_tokens_reasoning"]) == (10, 8, 4)
     assert (data["provider_name"], data["streamed"], data["total_cost"]) == ("Chutes", False, 0.000025)
     assert app.reply("GET", "/api/v1/generation", {}, "id=gen-0").status == 404
 

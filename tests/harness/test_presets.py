@@ -29,7 +29,7 @@ BILLS: Mapping[str, tuple[tuple[int, int, int | None], tuple[int, int, int | Non
     "parasail": ((10, N_PLAIN, None), (10, N_CALLING, None), NATIVE),
     "wandb": ((10, N_PLAIN, None), (10, N_CALLING, None), NATIVE),
     "baseten": ((10, N_PLAIN, None), (10, N_CALLING, None), NATIVE),
-    "chutes": ((10, N_PLAIN, 3), (10, N_CALLING, 2), NATIVE),
+    "chutes": ((10, N_PLAIN, 4), (10, N_CALLING, 3), NATIVE),
     "atlas-cloud": ((9, N_PLAIN + 1, 2), (9, N_CALLING, 1), NATIVE),
     "atlas-cloud-k2": ((10, N_PLAIN, None), (10, N_CALLING, None), NATIVE),
     "together": ((10, N_PLAIN, None), (10, N_CALLING, None), MINTED),

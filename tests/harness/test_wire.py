@@ -97,7 +97,7 @@ def test_a_whole_answer_has_these_members_and_values() -> None:
                 "upstream_inference_prompt_cost": 0.000005,
                 "upstream_inference_completions_cost": 0.00002,
             },
-            "completion_tokens_details": {"reasoning_tokens": 3, "image_tokens": 0, "audio_tokens": 0},
+            "completion_tokens_details": {"reasoning_tokens": 4, "image_tokens": 0, "audio_tokens": 0},
         },
     }
 
