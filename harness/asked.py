@@ -11,7 +11,7 @@ from typing import Any, Literal
 from harness.errors import HarnessError
 from harness.formats import Format
 from harness.prompt import render
-from harness.types import Encode, Finding, Turn
+from harness.types import Encode, Exchange, Finding, Turn
 
 Status = Literal["verified", "unverified", "contradicted"]
 
@@ -25,6 +25,11 @@ def asked_thinking(request: Mapping[str, Any]) -> bool | None:
         effort.get("enabled") if isinstance(effort, Mapping) else None,
     )
     return next((c for c in candidates if isinstance(c, bool)), None)
+
+
+def thinking_of(exchange: Exchange) -> bool | None:
+    """The switch as the line says it, else as its request does."""
+    return exchange.thinking if exchange.thinking is not None else asked_thinking(exchange.request)
 
 
 def prompt_status(

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import product
 
 from harness import checks, ids, readings, stream
-from harness.asked import asked_thinking
+from harness.asked import thinking_of
 from harness.checks import Case
 from harness.errors import ProviderError
 from harness.flow import Kit, completion_tokens, find_answer_format, same_provider
@@ -55,7 +55,7 @@ def evidence(exchange: Exchange, kit: Kit) -> Evidence | None:
     fmt = find_answer_format(exchange.model or turn.model, turn.model, provider, kit)
     if provider is None or fmt is None:
         return None
-    thinking = exchange.thinking if exchange.thinking is not None else asked_thinking(exchange.request)
+    thinking = thinking_of(exchange)
     modes = readings.modes(turn, fmt, thinking)
     tokens, _ = completion_tokens(turn.usage)
     found = checks.check(Case(turn, fmt, thinking, {}, exchange.request, provider, same_provider, tokens))

@@ -99,7 +99,7 @@ def closed(case: Case) -> Iterator[Finding]:
     turn = case.turn
     if turn.finish_reason != "stop" or not turn.reasoning or turn.content or turn.tool_calls:
         return
-    if "<|tool_calls_section_begin|>" in turn.reasoning:
+    if turn.shows_section:
         return
     told = turn.usage.reasoning_tokens if turn.usage else None
     exact = ("ids", "ids+1", *(("undercount",) if turn.reasoning.isascii() else ()))

@@ -41,7 +41,7 @@ MAX_JSON_BYTES = 64 << 20
 
 _RUN = re.compile(rf"\s{{{PROMPT_RUN_CHARS + 1},}}|\S{{{PROMPT_RUN_CHARS + 1},}}")
 # Where the split pattern differs from its near miss o200k, ids differ and text does not: no roundtrip would see it.
-_PROBES: Mapping[str, list[int]] = {
+PATTERN_PROBES: Mapping[str, list[int]] = {
     "}\n/* x": [896, 1700, 1288],
     "}\n\n/** x": [955, 7717, 1288],
     " CAN'T wait 'til 2026.世界世界": [32330, 64833, 5161, 542, 3777, 220, 2975, 21, 13, 2243, 2243],
@@ -62,7 +62,7 @@ def verified(tokenizer: Tokenizer) -> "tuple[Encode, Vocab]":
         SetupError: They are not.
     """
     vocab = Vocab.from_ranks(tuple(map(tokenizer.decode_token_bytes, range(N_RANKS))))
-    for text, ids in _PROBES.items():
+    for text, ids in PATTERN_PROBES.items():
         got = tokenizer.encode_ordinary(text)
         if got != ids:
             raise SetupError(f"not the split pattern of Kimi K2: {text!r} gives {got}, expected {ids}. {REMEDY_RANKS}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from harness import checks, exact, ids, readings, stream, verdict, witnesses
-from harness.asked import asked_thinking, prompt_status
+from harness.asked import prompt_status, thinking_of
 from harness.errors import ProviderError
 from harness.formats import Format, find_format
 from harness.habits import Habits, Traits
@@ -20,7 +20,6 @@ from harness.verdict import Outcome, Trial
 from harness.vocab import Vocab
 from harness.witnesses import Scene
 
-SECTION = "<|tool_calls_section_begin|>"
 PLACEHOLDER = "(no content)"
 
 
@@ -42,7 +41,7 @@ class Kit:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of an answer before its readings are listed."""
+    """What is known of an answer before its readings are listed; `wire` is how its arguments came."""
 
     turn: Turn
     fmt: Format
@@ -51,6 +50,7 @@ class Known:
     model: str
     completion_tokens: int | None
     has_tools: bool
+    wire: str
 
 
 def judge(
@@ -80,9 +80,9 @@ def judge(
         models = " and ".join(dict.fromkeys(repr(m) for m in (told, turn.model)))
         finding = Finding("unknown-format", "model", f"no one format covers {models}; see harness/formats")
         return Verdict("rejected", findings=(finding,), provider=name, model=told)
-    thinking = exchange.thinking if exchange.thinking is not None else asked_thinking(exchange.request)
     tokens, notes = completion_tokens(turn.usage)
-    known = Known(turn, fmt, thinking, habits_of, told or fmt.name, tokens, bool(exchange.request.get("tools")))
+    tools, wire = bool(exchange.request.get("tools")), wire_style(call.arguments for call in turn.tool_calls)
+    known = Known(turn, fmt, thinking_of(exchange), habits_of, told or fmt.name, tokens, tools, wire)
     return _verdict(known, exchange, kit, name, notes)
 
 
@@ -131,7 +131,7 @@ def traits_of(known: Known, kit: Kit, mode: bool) -> Traits:
     if turn.tool_calls:
         return calls
     text = _traits_for("stop", known, kit, mode)
-    if SECTION in turn.content or SECTION in turn.reasoning:
+    if turn.shows_section:
         return {trait: value for trait, value in text.items() if calls.get(trait) == value}
     return text
 
@@ -145,7 +145,7 @@ def _traits_for(finish: str, known: Known, kit: Kit, mode: bool) -> Traits:
         finish=finish,
         stream=known.turn.chunks is not None,
         tools=known.has_tools,
-        wire=wire_style(call.arguments for call in known.turn.tool_calls),
+        wire=known.wire,
     )
 
 
@@ -189,11 +189,11 @@ def _verdict(known: Known, exchange: Exchange, kit: Kit, provider: str | None, n
 def _tried(base: Verdict, known: Known, traits: Traits, kit: Kit, modes: Sequence[bool]) -> Verdict:
     """The verdict by readings and witnesses."""
     try:
-        common = _trials(known, kit, modes, rare=False)
+        common = _common(known, kit, modes)
         outcome = verdict.decide(
             common,
             # of a cut answer only what came is believed; and with the mode unknown a rare reading exists once a mode
-            lambda: () if base.truncated or len(modes) > 1 else _trials(known, kit, modes, rare=True),
+            lambda: () if base.truncated or len(modes) > 1 else _rare(common, known, traits, kit, modes[0]),
             lost_text=traits.get("lost_text") != "no",
         )
     except readings.SearchBound as error:
@@ -208,8 +208,7 @@ def _placeholder(outcome: Outcome, known: Known, kit: Kit, offset: int | None) -
     trial, billed, turn = outcome.trial, known.completion_tokens, known.turn
     if outcome.name != "rejected" or trial is None or billed is None or offset is None:
         return ()
-    row = trial.ids.ids
-    missing = billed - offset - (len(row) - (row[-1:] == [known.fmt.terminator]))
+    missing = billed - offset - witnesses.n_before_end(trial.ids.ids, known.fmt)
     if turn.content or not turn.tool_calls or missing != len(kit.encode(PLACEHOLDER)):
         return ()
     text = f"{missing} ids were billed beyond what came: a host that filters {PLACEHOLDER!r} looks like this"
@@ -261,17 +260,21 @@ def _told(base: Verdict, outcome: Outcome, n_readings: int) -> Verdict:
     return replace(told, premise="count")  # single chunks cannot see control ids, so only reports close every door
 
 
-def _trials(known: Known, kit: Kit, modes: Sequence[bool], *, rare: bool) -> list[Trial]:
+def _common(known: Known, kit: Kit, modes: Sequence[bool]) -> list[Trial]:
+    """Trials of rank 0 in every mode."""
     trials = []
     for mode in modes:
         traits = traits_of(known, kit, mode)
-        rows: list[Reading] = list(readings.readings(known.turn, known.fmt, mode, traits, rare=rare))
-        if rare:
-            plain = readings.readings(known.turn, known.fmt, mode, traits)
-            split = (stream.chunkwise(r, known.turn, traits, kit.encode, kit.vocab.ranks) for r in plain)
-            rows += [r for r in split if r is not None]
-        trials += [_trial(row, known, kit, traits, mode) for row in rows]
+        found = readings.readings(known.turn, known.fmt, mode, traits)
+        trials += [_trial(row, known, kit, traits, mode) for row in found]
     return trials
+
+
+def _rare(common: Sequence[Trial], known: Known, traits: Traits, kit: Kit, mode: bool) -> list[Trial]:
+    """Trials of rank 1: of readings of their own, and of the common ones split as a stream shows."""
+    found = readings.readings(known.turn, known.fmt, mode, traits, rare=True)
+    split = (stream.chunkwise(t.reading, known.turn, traits, kit.encode, kit.vocab.ranks) for t in common)
+    return [_trial(row, known, kit, traits, mode) for row in (*found, *split) if row is not None]
 
 
 def _trial(reading: Reading, known: Known, kit: Kit, traits: Traits, mode: bool) -> Trial:

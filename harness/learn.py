@@ -24,9 +24,6 @@ class Unknown(NamedTuple):
     why: str
 
 
-Key = tuple[str, str, Literal["on", "off"] | str, str]
-
-
 def learn(evidence: Iterable[Evidence], known: Iterable[Habit] = ()) -> tuple[list[Habit], list[Unknown]]:
     """Habits at the narrowest key that has the numbers, and what stays unknown.
 

@@ -51,7 +51,13 @@ def _pricing(prices: tuple[float, float]) -> Json:
     return {"prompt": f"{prices[0]:.10f}", "completion": f"{prices[1]:.10f}", "request": "0", "image": "0"}
 
 
-_MODALITIES = {"modality": "text->text", "input_modalities": ["text"], "output_modalities": ["text"]}
+_ARCHITECTURE = {
+    "modality": "text->text",
+    "input_modalities": ["text"],
+    "output_modalities": ["text"],
+    "tokenizer": "Other",
+    "instruct_type": None,
+}
 
 
 def models(model: str, endpoints: Iterable[Endpoint]) -> Json:
@@ -65,7 +71,7 @@ def models(model: str, endpoints: Iterable[Endpoint]) -> Json:
         "created": CREATED,
         "description": "emulated",
         "context_length": top.context_length,
-        "architecture": {**_MODALITIES, "tokenizer": "Other", "instruct_type": None},
+        "architecture": _ARCHITECTURE,
         "pricing": _pricing(top.prices),
         "top_provider": {
             "context_length": top.context_length,
@@ -84,9 +90,8 @@ def models(model: str, endpoints: Iterable[Endpoint]) -> Json:
 def endpoints(model: str, offers: Iterable[Endpoint]) -> Json:
     """GET /models/{author}/{slug}/endpoints."""
     listed = [_endpoint(model, offer) for offer in offers]
-    architecture = {**_MODALITIES, "tokenizer": "Other", "instruct_type": None}
     head = {"id": model, "name": model, "created": CREATED, "description": "emulated"}
-    return {"data": {**head, "architecture": architecture, "endpoints": listed}}
+    return {"data": {**head, "architecture": _ARCHITECTURE, "endpoints": listed}}
 
 
 def _endpoint(model: str, offer: Endpoint) -> Json:

@@ -26,7 +26,7 @@ from harness.stacks import (
 from harness.types import ToolCall, Usage
 from harness.vocab import CONTROL_IDS
 
-__all__ = ["LEFT_OUT", "PRESETS", "Answer", "Preset", "answer", "find_preset", "merged"]
+__all__ = ["LEFT_OUT", "PRESETS", "Answer", "Preset", "answer", "dumped", "find_preset", "merged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,8 @@ CALL_IDS: Mapping[str, Callable[[ToolCall, str], str]] = MappingProxyType(
 )
 
 
-def _dumped(text: str, **how: Any) -> str:
+def dumped(text: str, **how: Any) -> str:
+    """Arguments parsed and written anew; what is no JSON stays."""
     try:
         return json.dumps(json.loads(text), ensure_ascii=False, **how)
     except (ValueError, RecursionError):
@@ -75,8 +76,8 @@ _COMPACT = (",", ":")
 ARGUMENTS: Mapping[str, Callable[[str], str]] = MappingProxyType(
     {
         "as-sampled": lambda text: text,
-        "compact": lambda text: _dumped(text, separators=_COMPACT),
-        "sorted": lambda text: _dumped(text, separators=_COMPACT, sort_keys=True),
+        "compact": lambda text: dumped(text, separators=_COMPACT),
+        "sorted": lambda text: dumped(text, separators=_COMPACT, sort_keys=True),
     }
 )
 

@@ -15,7 +15,6 @@ from harness.types import Reading, Segment, Turn
 
 MAX_READINGS = 512
 MAX_MARKERS = 128  # names of control ids in the texts of one answer: each is a reading more
-SECTION = "<|tool_calls_section_begin|>"
 
 
 class SearchBound(HarnessError):
@@ -164,7 +163,7 @@ def _ending(turn: Turn, fmt: Format, traits: Mapping[str, str]) -> list[Option]:
     if turn.finish_reason == "length":
         return [Option((), ("cut",))]
     sampled = traits.get("terminator_sampled")
-    section = turn.tool_calls or any(SECTION in text for text in (turn.content, turn.reasoning))
+    section = turn.tool_calls or turn.shows_section
     if sampled is None and (traits.get("terminator_billed") == "yes" or not section):
         sampled = "yes"  # some hosts stop at a section's end, none at a text's
     if sampled == "no":

@@ -82,6 +82,9 @@ class Reported:
     prompt_ids: tuple[int, ...] | None = None
 
 
+SECTION = "<|tool_calls_section_begin|>"
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """An answer, whatever its framing was.
@@ -114,6 +117,11 @@ class Turn:
     interludes: tuple[str, ...] = ()
     reported: Reported | None = None
     sealed: bool = False
+
+    @property
+    def shows_section(self) -> bool:
+        """Whether a tool section came as text, unparsed."""
+        return SECTION in self.content or SECTION in self.reasoning
 
 
 @dataclass(frozen=True, slots=True)

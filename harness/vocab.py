@@ -226,5 +226,10 @@ class Vocab:
         return CONTROL_NAMES[token_id - N_RANKS]
 
 
+def is_ids(value: object) -> bool:
+    """Whether a value is a list of ids of the vocabulary."""
+    return isinstance(value, list) and all(type(i) is int and 0 <= i < N_IDS for i in value)
+
+
 def _outside(token_id: int) -> ProviderError:
     return ProviderError(f"id {token_id} is outside the vocabulary (0..{N_IDS - 1})")

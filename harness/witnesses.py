@@ -47,6 +47,11 @@ def billed_offset(traits: Mapping[str, str], fmt: Format, thinking: bool, *, cut
     return int(total) if total is not None else None
 
 
+def n_before_end(ids: Sequence[int], fmt: Format) -> int:
+    """The number of ids without the terminator that ended them."""
+    return len(ids) - (bool(ids) and ids[-1] == fmt.terminator)
+
+
 def bill(scene: Scene) -> Testimony:
     """usage.completion_tokens against the number of ids, through the provider's equation."""
     if scene.completion_tokens is None:
@@ -55,8 +60,7 @@ def bill(scene: Scene) -> Testimony:
     offset = billed_offset(scene.traits, scene.fmt, scene.thinking, cut=cut)
     if offset is None:
         return Testimony("bill", "silent", "what this provider bills is not known")
-    ids = scene.ids.ids
-    n = len(ids) - (bool(ids) and ids[-1] == scene.fmt.terminator)
+    n = n_before_end(scene.ids.ids, scene.fmt)
     reason = f"{n} ids before the end + {offset} = {n + offset}, billed {scene.completion_tokens}"
     return Testimony("bill", "supports" if n + offset == scene.completion_tokens else "contradicts", reason)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.errors import ProviderError, SetupError
 from harness.response import EventStream, loads
-from harness.vocab import N_IDS
+from harness.vocab import N_IDS, is_ids
 from runners.engine_http import Server
 
 Json = dict[str, Any]
@@ -236,11 +236,6 @@ def _dug(read: Callable[[Json], Any], body: Any) -> Any:
         return read(body)
     except (KeyError, IndexError, TypeError):
         return None
-
-
-def is_ids(value: Any) -> bool:
-    """Whether a value is a list of ids of the vocabulary."""
-    return isinstance(value, list) and all(type(i) is int and 0 <= i < N_IDS for i in value)
 
 
 def chat_answer(server: Server, request: Json) -> Json | list[Any]:

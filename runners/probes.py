@@ -8,6 +8,7 @@ that were met.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from harness.encoder import PATTERN_PROBES
 from harness.errors import SetupError
 from harness.types import Encode
 from harness.vocab import NAMED_CONTROL_IDS, Vocab
@@ -20,9 +21,7 @@ REMEDY = (
     "tokenizer that AutoTokenizer converted"
 )
 PATTERN_TEXTS = (
-    "}\n/* x",
-    "}\n\n/** x",
-    " CAN'T wait 'til 2026.世界世界",
+    *PATTERN_PROBES,
     "  Привет,\r\n\t12345 Ünï—code 「かな」e\u0301 ",
 )
 

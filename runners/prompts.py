@@ -10,15 +10,15 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from harness.errors import HarnessError, SetupError
 from harness.formats import Format, find_format
 from harness.prompt import render
+from harness.store import MAX_BYTES, Lines
 from harness.types import Encode
-from harness.vocab import N_IDS
+from harness.vocab import N_IDS, is_ids
 
-MAX_LINE_BYTES = 32 << 20
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}")
 FIELDS: Mapping[str, tuple[type, ...]] = {
     "name": (str,),
@@ -87,11 +87,10 @@ def _lines(path: str) -> Iterator[tuple[int, bytes]]:
     opened = gzip.open if path.endswith(".gz") else open
     try:
         with opened(Path(path), "rb") as file:
-            for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), 1):
-                if len(line) > MAX_LINE_BYTES:
-                    raise SetupError(f"{path}:{number}: a line of more than {MAX_LINE_BYTES >> 20} MiB")
-                if line.strip():
-                    yield number, line
+            for number, line in Lines(cast(BinaryIO, file)):
+                if line is None:
+                    raise SetupError(f"{path}:{number}: a line of more than {MAX_BYTES >> 20} MiB")
+                yield number, line
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise SetupError(f"{path} cannot be read: {reason}; expected JSONL, a prompt a line") from error
@@ -147,7 +146,7 @@ def _object(line: bytes) -> dict[str, Any]:
 def _given_ids(ids: Sequence[Any] | None) -> list[int] | None:
     if ids is None:
         return None
-    if not ids or not all(type(i) is int and 0 <= i < N_IDS for i in ids):
+    if not ids or not is_ids(ids):
         raise SetupError(f"prompt_ids is {str(ids)[:60]}; expected integers in 0..{N_IDS - 1}, at least one")
     return list(ids)
 

@@ -4,13 +4,12 @@ bills. Traits that no preset has (lost edges, inserted spaces, other call ids) a
 Knows what is true of such a host, in the words of habits; knows nothing of judging.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any
 
-from harness.presets import Answer
+from harness import presets
+from harness.presets import Answer, dumped
 from harness.stacks import CallDelta, Step
 from harness.types import ToolCall
 
@@ -48,13 +47,6 @@ def draw_twist(rng: Random) -> Twist:
     )
 
 
-def _dumped(text: str, **how: Any) -> str:
-    try:
-        return json.dumps(json.loads(text), ensure_ascii=False, **how)
-    except (ValueError, RecursionError):
-        return text
-
-
 # (call, its place) -> id
 CALL_IDS: Mapping[str, Callable[[ToolCall, int], str]] = {
     "native": lambda call, _: call.id,
@@ -64,12 +56,7 @@ CALL_IDS: Mapping[str, Callable[[ToolCall, int], str]] = {
     "minted": lambda _, k: f"call_{k}a8f33c",
     "renumbered": lambda call, k: f"functions.{call.name}:{k}",
 }
-ARGUMENTS: Mapping[str, Callable[[str], str]] = {
-    "as-sampled": lambda text: text,
-    "spaced": _dumped,
-    "compact": lambda text: _dumped(text, separators=(",", ":")),
-    "sorted": lambda text: _dumped(text, separators=(",", ":"), sort_keys=True),
-}
+ARGUMENTS: Mapping[str, Callable[[str], str]] = {"as-sampled": str, "spaced": dumped, **presets.ARGUMENTS}
 
 
 def _index(call: ToolCall, k: int) -> str:

@@ -96,7 +96,7 @@ CALLS = (
 
 WITNESSES = (
     Mutant("a bill may be off by one", "witnesses.py", '"supports" if n + offset == scene.completion_tokens else', '"supports" if abs(n + offset - scene.completion_tokens) <= 1 else'),
-    Mutant("the terminator counted twice", "witnesses.py", "n = len(ids) - (bool(ids) and ids[-1] == scene.fmt.terminator)", "n = len(ids)"),
+    Mutant("the terminator counted twice", "witnesses.py", "return len(ids) - (bool(ids) and ids[-1] == fmt.terminator)", "return len(ids)"),
     Mutant("<think> billed with thinking off", "witnesses.py", 'if fmt.think != "prompt" or not thinking:', 'if fmt.think != "prompt":'),
     Mutant("a cut answer billed with a terminator", "witnesses.py", "    if cut:\n        return think\n", ""),
     Mutant("an unknown equation is ids + 1", "witnesses.py", "return int(total) if total is not None else None", "return int(total) if total is not None else 1"),

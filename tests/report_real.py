@@ -168,7 +168,7 @@ def main(shared: Path | None) -> int:
         {"verified": share(distinct), "answers": len(distinct)},
         {"verified": share(long_told), "answers": len(long_told), "converted": share(converted)},
         f"{sum(v.name == 'rejected' for _, v in misses)} of {len(misses)}",
-        blank_edges(rows),
+        blank_edges(told),
     )
     print(json.dumps(dict(zip(FIGURES, figures, strict=True))))
     return 0
@@ -179,15 +179,15 @@ def is_openrouter(row: Row) -> bool:
     return bool(str(row.exchange.response.get("id", "")).startswith("gen-")) and row.repo != "Sophanos/circulatio"
 
 
-def blank_edges(rows: Iterable[Row]) -> dict[str, str]:
+def blank_edges(told: Iterable[tuple[Row, Verdict]]) -> dict[str, str]:
     """Per format, what its `blank_free` rests on: contents that begin with white space, and arguments that have it at
     an edge, at hosts that pass arguments as sampled.
     """
     n: Counter[str] = Counter()
     blank: Counter[str] = Counter()
-    for row in rows:
-        turn, verdict = parse(row.exchange.response), judge(row.exchange, kit())
-        as_sampled = {h.provider for h in shipped_habits().lines if (h.trait, h.value) == ("argument_edges", "kept")}
+    as_sampled = {h.provider for h in shipped_habits().lines if (h.trait, h.value) == ("argument_edges", "kept")}
+    for row, verdict in told:
+        turn = parse(row.exchange.response)
         texts = [("content_start", turn.content[:1])] if turn.content else []
         if verdict.provider in as_sampled:
             texts += [("argument_edges", c.arguments[:1] + c.arguments[-1:]) for c in turn.tool_calls]

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from harness.errors import ProviderError, SetupError
-from runners.engines import FLAGS, Told, generated, identify, is_ids, tokenized
+from harness.vocab import is_ids
+from runners.engines import FLAGS, Told, generated, identify, tokenized
 from tests.runners.capture_kit import PLAIN, VLLM
 from tests.runners.standin import StandIn, asking
 
