@@ -6,9 +6,9 @@ STAMP := $(VENV)/.installed
 
 .PHONY: setup demo test check truth real bench prompts witnesses emulator-parity soak mutants
 setup: $(STAMP)
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml tests/constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(PY) -m pip install --quiet --disable-pip-version-check --constraint tests/constraints.txt --editable '.[test,extract,ray]'
 	touch $@
 
 # Shows verdicts of every kind; `check` exits 1 where something is rejected, which is what a demo should show.

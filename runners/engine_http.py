@@ -10,13 +10,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+import httpx
+
 from harness.errors import OverloadError, ProviderError, SetupError
 from harness.response import loads
 
-try:
-    import httpx
-except ImportError as error:  # pragma: no cover - only where the package was installed without it
-    raise SetupError("asking an engine needs httpx; install it beside tokenproof: pip install 'httpx<0.29'") from error
 
 MAX_BYTES = 256 << 20
 """Of one answer, unpacked: a long stream with an event a token and all its logprobs."""
