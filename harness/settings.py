@@ -5,7 +5,7 @@ Knows nothing of what the settings are for.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,15 +15,25 @@ class Settings:
     Attributes:
         habits: TOKENPROOF_HABITS, a habits file instead of the shipped one; None where unset.
         vocab: TOKENPROOF_VOCAB, a `tiktoken.model` file or a local Hugging Face folder; None for splintr's ranks.
+        api_key: OPENROUTER_API_KEY; never shown.
+        base_url: TOKENPROOF_BASE_URL, in place of OpenRouter's own.
         colour: False with NO_COLOR, True with FORCE_COLOR, None to ask the terminal.
     """
 
     habits: str | None = None
     vocab: str | None = None
     colour: bool | None = None
+    api_key: str | None = field(default=None, repr=False)
+    base_url: str | None = None
 
 
 def settings(environ: Mapping[str, str] = os.environ) -> Settings:
     """The settings that `environ` holds; an empty variable counts as unset."""
     colour = False if environ.get("NO_COLOR") else True if environ.get("FORCE_COLOR") else None
-    return Settings(environ.get("TOKENPROOF_HABITS") or None, environ.get("TOKENPROOF_VOCAB") or None, colour)
+    return Settings(
+        environ.get("TOKENPROOF_HABITS") or None,
+        environ.get("TOKENPROOF_VOCAB") or None,
+        colour,
+        environ.get("OPENROUTER_API_KEY") or None,
+        environ.get("TOKENPROOF_BASE_URL") or None,
+    )

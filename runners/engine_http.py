@@ -15,7 +15,6 @@ import httpx
 from harness.errors import OverloadError, ProviderError, SetupError
 from harness.response import loads
 
-
 MAX_BYTES = 256 << 20
 """Of one answer, unpacked: a long stream with an event a token and all its logprobs."""
 CONNECT_S = 10.0

@@ -42,7 +42,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
     # the order of the stages, and what uses several of them in some order
     "flow": ("asked", "replay", "flow", "calibrate"),
     # each owns one outside thing; `inputs` is the shape of what the files hold
-    "shell": ("settings", "encoder", "cassette", "emulator", "inputs", "store", "report"),
+    "shell": (
+        *("settings", "encoder", "cassette", "emulator", "inputs", "store", "report"),
+        *("transport", "client", "catalog"),  # where calls go, what carries them, what the price list says
+    ),
     "cli": ("cli", "cli_base", "cli_calibrate", "cli_golden"),
 }
 GROUND = ("errors", "types", "vocab", "formats", "json_keys", "stream")
@@ -74,6 +77,7 @@ OWNERS = {
     "msgspec": {"records"},
     "yaml": {"cassette"},
     "rich": {"report"},
+    "httpx": {"client"},
     "typer": set(GROUPS["cli"]),  # the command, a file per group of subcommands
 }
 RUNNER_OWNERS = {"httpx": {"engine_http"}}

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -10,41 +9,17 @@ from typing import Any
 import httpx
 import openai
 import pytest
-import uvicorn
 from openrouter import OpenRouter, components
 from openrouter import errors as openrouter_errors
 
-from harness.emulator import Emulator
 from tests.emulator_kit import MODEL, TOOLS, asked, emulator
-
-
-class _Served:
-    """An emulator behind uvicorn on a loopback port, in a thread of its own."""
-
-    def __init__(self, app: Emulator) -> None:
-        self.app = app
-        config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", lifespan="on", ws="none")
-        self.server = uvicorn.Server(config)
-        self.thread = threading.Thread(target=self.server.run, daemon=True)
-
-    def __enter__(self) -> str:
-        self.thread.start()
-        deadline = time.monotonic() + 20
-        while not self.server.started:
-            assert time.monotonic() < deadline, "the server did not start"
-            time.sleep(0.01)
-        port = self.server.servers[0].sockets[0].getsockname()[1]
-        return f"http://127.0.0.1:{port}/api/v1"
-
-    def __exit__(self, *_: object) -> None:
-        self.server.should_exit = True
-        self.thread.join(20)
+from tests.served import Served
 
 
 @pytest.fixture(scope="module")
 def base_url() -> Iterator[str]:
     """The base URL of an emulator on loopback."""
-    with _Served(emulator(clock=time.time, keys=frozenset({"sk-emulated"}))) as url:
+    with Served(emulator(clock=time.time, keys=frozenset({"sk-emulated"}))) as url:
         yield url
 
 
