@@ -198,12 +198,23 @@ def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
     Raises:
         SetupError: It cannot be written there.
     """
+    with atomic_file(path) as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A file to be written piece by piece, that stands under its name once all of it is on disk, and not before.
+
+    Raises:
+        SetupError: It cannot be written there. Whatever ends the block leaves what was there before.
+    """
     target = Path(path).resolve()  # a link stays a link
     part = None
     try:
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as file:
             part = Path(file.name)
-            file.write(data)
+            yield cast(BinaryIO, file)
             file.flush()
             os.fsync(file.fileno())
         part.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o644)

@@ -80,7 +80,12 @@ OWNERS = {
     "httpx": {"client"},
     "typer": set(GROUPS["cli"]),  # the command, a file per group of subcommands
 }
-RUNNER_OWNERS = {"httpx": {"engine_http"}, "torch": {"tensors"}, "transformers": {"backend_transformers"}}
+RUNNER_OWNERS = {
+    "httpx": {"engine_http"},
+    "pyarrow": {"tables"},
+    "torch": {"tensors"},
+    "transformers": {"backend_transformers"},
+}
 
 TESTED_BY = {
     # modules whose tests stand with those of the module that they are a part of

@@ -1,0 +1,123 @@
+"""Parquet: rows in, some at a time; rows out, a row group at a time, the whole file or none of it.
+
+The owner of pyarrow in runners. Knows nothing of prompts, samples or ledgers.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from harness.errors import SetupError
+from harness.store import atomic_file
+
+READ_ROWS = 256
+"""Rows that are in memory at once when a file is read."""
+GROUP_VALUES = 2_000_000
+"""Values of the longest lists in one row group that is written: what bounds the memory, whatever a row holds."""
+GROUP_ROWS = 1000
+
+Kind = str | tuple["Kind", ...] | Mapping[str, "Kind"]
+"""A key of KINDS; (kind,) for a list of it; an object of kinds."""
+KINDS: Mapping[str, pa.DataType] = MappingProxyType(
+    {
+        "text": pa.string(),
+        "int": pa.int64(),
+        "id": pa.int32(),
+        "byte": pa.uint8(),
+        "number": pa.float64(),
+        "flag": pa.bool_(),
+    }
+)
+
+
+def columns(path: Path) -> tuple[str, ...]:
+    """Names of a file's columns.
+
+    Raises:
+        SetupError: It is no Parquet file, or cannot be read.
+    """
+    with _opened(path) as file:
+        return tuple(file.schema_arrow.names)
+
+
+def read_rows(path: Path, wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The wanted columns of each row, in order.
+
+    Raises:
+        SetupError: It is no Parquet file, or cannot be read; the rows before the fault have been given.
+    """
+    with _opened(path) as file:
+        for batch in file.iter_batches(batch_size=READ_ROWS, columns=list(wanted)):
+            yield from batch.to_pylist()
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+    try:
+        with pq.ParquetFile(path, buffer_size=1 << 20) as file:
+            yield file
+    except pa.ArrowException as error:
+        raise SetupError(f"{path} cannot be read as Parquet: {error!s:.200}") from error
+    except OSError as error:
+        raise SetupError(f"{path} cannot be read: {error.strerror or error!s:.200}; expected Parquet") from error
+
+
+class TableFile:
+    """A Parquet file in the making; `add` takes a row, the last rows are written by `close`."""
+
+    def __init__(self, file: BinaryIO, kinds: Mapping[str, Kind]) -> None:
+        self._schema = pa.schema([(name, arrow_type(kind)) for name, kind in kinds.items()])
+        self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
+        self._rows: list[Mapping[str, Any]] = []
+        self._n_values = 0
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """One more row; its keys are those of `kinds`."""
+        self._rows.append(row)
+        self._n_values += sum(len(value) for value in row.values() if isinstance(value, list))
+        if len(self._rows) >= GROUP_ROWS or self._n_values >= GROUP_VALUES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._rows:
+            self._writer.write_table(pa.Table.from_pylist(self._rows, schema=self._schema))
+        self._rows, self._n_values = [], 0
+
+    def close(self, *, whole: bool) -> None:
+        """Write what is left, where the file is wanted, and the footer."""
+        try:
+            if whole:
+                self._flush()
+        finally:
+            self._writer.close()  # always: a writer that is left open complains when it is collected
+
+
+def arrow_type(kind: Kind) -> pa.DataType:
+    """The type of a kind."""
+    if isinstance(kind, str):
+        return KINDS[kind]
+    if isinstance(kind, tuple):
+        return pa.list_(arrow_type(kind[0]))
+    return pa.struct([(name, arrow_type(part)) for name, part in kind.items()])
+
+
+@contextmanager
+def table_file(path: str | os.PathLike[str], kinds: Mapping[str, Kind]) -> Iterator[TableFile]:
+    """A Parquet file that stands under its name once all of it is on disk; the same rows give the same bytes.
+
+    Raises:
+        SetupError: It cannot be written there.
+    """
+    with atomic_file(path) as file:
+        table, whole = TableFile(file, kinds), False
+        try:
+            yield table
+            whole = True
+        finally:
+            table.close(whole=whole)

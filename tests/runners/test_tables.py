@@ -1,0 +1,99 @@
+"""runners.tables: Parquet in and out, whole files only, in bounded memory."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from harness.errors import SetupError
+from runners import tables
+from runners.tables import columns, read_rows, table_file
+
+KINDS: dict[str, tables.Kind] = {
+    "id": "text",
+    "ids": ("id",),
+    "mask": ("byte",),
+    "cut": "flag",
+    "usd": "number",
+    "usage": {"prompt": "int", "completion": "int"},
+    "findings": ({"code": "text", "text": "text"},),
+}
+
+
+def row(k: int, **more: Any) -> dict[str, Any]:
+    """A row that differs from its neighbours in every column."""
+    usage = {"prompt": k, "completion": 2 * k}
+    found = [{"code": f"c{k}", "text": "ü"}]
+    made = {"id": f"r{k}", "ids": [k, 163_839], "mask": [1, 0], "cut": k % 2 == 0, "usd": k / 8, "usage": usage}
+    return {**made, "findings": found, **more}
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> bytes:
+    """The bytes of a file with these rows."""
+    with table_file(path, KINDS) as table:
+        for one in rows:
+            table.add(one)
+    return path.read_bytes()
+
+
+def test_rows_come_back(tmp_path: Path) -> None:
+    """Every kind survives, in order, with nulls and empty lists; other columns are not read."""
+    rows = [row(0), row(1, ids=[], findings=[], usd=None, usage=None, cut=None), row(2)]
+    write(tmp_path / "t.parquet", rows)
+
+    assert list(read_rows(tmp_path / "t.parquet", tuple(KINDS))) == rows
+    assert list(read_rows(tmp_path / "t.parquet", ["id"])) == [{"id": f"r{k}"} for k in range(3)]
+    assert columns(tmp_path / "t.parquet") == tuple(KINDS)
+
+
+def test_the_same_rows_give_the_same_bytes(tmp_path: Path) -> None:
+    """Neither the file's name nor the time is in it."""
+    assert write(tmp_path / "a", [row(1), row(2)]) == write(tmp_path / "b", [row(1), row(2)])
+    assert write(tmp_path / "a", [row(1), row(2)]) != write(tmp_path / "b", [row(2), row(1)])
+
+
+def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By rows and by the values of their lists, so that long rows do not pile up."""
+    monkeypatch.setattr(tables, "GROUP_ROWS", 3)
+    monkeypatch.setattr(tables, "GROUP_VALUES", 100)
+    write(tmp_path / "t", [*(row(k) for k in range(7)), row(7, ids=list(range(120)))])
+
+    data = pq.ParquetFile(tmp_path / "t").metadata
+    assert [data.row_group(k).num_rows for k in range(data.num_row_groups)] == [3, 3, 2]
+
+
+def test_a_block_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    """Nothing half-written stands under the name, and no part is left over."""
+    old = write(tmp_path / "t", [row(1)])
+
+    def fail() -> None:
+        with table_file(tmp_path / "t", KINDS) as table:
+            table.add(row(2))
+            raise KeyError("stop")
+
+    with pytest.raises(KeyError):
+        fail()
+    assert (tmp_path / "t").read_bytes() == old
+    assert [p.name for p in tmp_path.iterdir()] == ["t"]
+
+
+def test_what_is_no_parquet_is_named(tmp_path: Path) -> None:
+    """A missing file, another kind of file and a torn one say which file and why."""
+    data = write(tmp_path / "t", [row(k) for k in range(50)])
+    (tmp_path / "text").write_text("hello")
+    (tmp_path / "torn").write_bytes(data[:-20])
+    (tmp_path / "holed").write_bytes(data[:4] + bytes(len(data) - 504) + data[-500:])
+
+    for name in ("none", "text", "torn", "holed"):
+        with pytest.raises(SetupError, match=f"{name} cannot be read"):
+            list(read_rows(tmp_path / name, ["id"]))
+
+
+def test_many_rows_are_read_in_batches(tmp_path: Path) -> None:
+    """More rows than one batch and one row group come in order."""
+    table = pa.table({"id": [str(k) for k in range(1000)]})
+    pq.write_table(table, tmp_path / "t", row_group_size=300)
+
+    assert [r["id"] for r in read_rows(tmp_path / "t", ["id"])] == [str(k) for k in range(1000)]
