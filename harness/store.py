@@ -21,6 +21,8 @@ from typing import Any, BinaryIO, cast
 from harness.errors import HarnessError, SetupError
 from harness.inputs import Entry, Unusable, exchange
 from harness.response import loads
+from harness.ticket import MAX_BYTES as MAX_TICKET_BYTES
+from harness.ticket import Ticket, parse_ticket
 from harness.types import Exchange
 
 MAX_BYTES = 32 << 20
@@ -258,6 +260,18 @@ def read_golden(path: str | os.PathLike[str]) -> Golden:
     except (OSError, HarnessError, Unusable, KeyError, TypeError) as error:
         keys = "name, engine, source, prompt_ids, true_ids"
         raise SetupError(f"{path} is no golden file ({error!r:.200}); expected an object with {keys}") from error
+
+
+def read_ticket(path: str | os.PathLike[str]) -> Ticket:
+    """The gate's ticket in a file; SetupError, with the path, where it cannot be read or is none."""
+    try:
+        with Path(path).open("rb") as file:
+            return parse_ticket(file.read(MAX_TICKET_BYTES + 1))
+    except OSError as error:
+        reason = error.strerror or error
+        raise SetupError(f"{path}: no ticket can be read ({reason}); `tokenproof gate` writes one") from error
+    except SetupError as error:
+        raise SetupError(f"{path}: {error}") from error
 
 
 def golden_text(value: dict[str, Any]) -> str:

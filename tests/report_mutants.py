@@ -7,7 +7,6 @@ for the content that it belongs to.
 """
 
 import argparse
-import hashlib
 import importlib.abc
 import importlib.machinery
 import json
@@ -25,7 +24,6 @@ from tests.mutants import MUTANTS, Mutant
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIRED = ROOT / "tests" / "required.txt"
-HASHED = ("harness/**/*.py", "harness/**/*.toml", "runners/**/*.py", "*.toml")
 TIMEOUT_S = 120.0
 MAX_REQUIRED_S = 10.0
 
@@ -47,15 +45,6 @@ class Result(NamedTuple):
 def required() -> list[str]:
     """Ids of the required tests, a function a line."""
     return REQUIRED.read_text().split()
-
-
-def content_hash(root: Path = ROOT) -> str:
-    """sha256 over the sorted paths and the bytes of all that the kill rate depends on but the tests."""
-    total = hashlib.sha256()
-    for path in sorted({path for pattern in HASHED for path in root.glob(pattern)}):
-        total.update(f"{path.relative_to(root).as_posix()}\n".encode())
-        total.update(hashlib.sha256(path.read_bytes()).digest())
-    return total.hexdigest()
 
 
 # --- in the process of one mutant -----------------------------------------------------------------------------------
@@ -165,6 +154,13 @@ def run(mutant: Mutant | None) -> Result:
     return Result(name, told["state"], told["by"], time.monotonic() - start)
 
 
+def _hashes() -> dict[str, str]:
+    """What the kill rate belongs to."""
+    from harness.hashes import content_hash, hash_of_tests  # late: in a mutant's process nothing may be loaded yet
+
+    return {"content_hash": content_hash(), "tests_hash": hash_of_tests()}
+
+
 def main(arguments: Sequence[str]) -> int:
     """Runs all mutants; 1 where one survived, or the required tests are red or slow without any."""
     parser = argparse.ArgumentParser(prog="python -m tests.report_mutants", description=__doc__.splitlines()[0])
@@ -177,7 +173,7 @@ def main(arguments: Sequence[str]) -> int:
         row = json.loads(asked.one)
         print(json.dumps(tried(Mutant(*row) if row else None)))
         return 0
-    before, clean = content_hash(), run(None)
+    before, clean = _hashes(), run(None)
     print(f"{clean.state:8} {clean.seconds:6.1f} s  the code as it is {clean.by}", flush=True)
     rows = [m for m in MUTANTS if asked.only in m.name]
     with ThreadPoolExecutor(asked.jobs) as pool:
@@ -193,9 +189,9 @@ def main(arguments: Sequence[str]) -> int:
         "kill_rate": n_killed / len(results) if results else 0.0,
         "survivors": [r.name for r in results if not r.killed],
         "required_s": round(clean.seconds, 1),
-        "content_hash": before,
+        **before,
     }
-    if content_hash() != before:
+    if _hashes() != before:
         print("the files changed while the mutants ran: this kill rate belongs to no content")
         figures["content_hash"] = ""
     elif not asked.only:

@@ -23,6 +23,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "vocab": ("vocab",),
     "formats": ("formats",),
     "json_keys": ("json_keys",),  # JSON text as text: calls, checks and evidence look at it in the same way
+    "ticket": ("ticket",),  # a value of its own: what a run compares itself with
     "stream": ("stream",),  # chunks laid over segments: readings cut by them and witnesses judge by them
     # stages: none imports another
     "prompt": ("prompt", "declare", "messages"),  # tool declarations and messages are each a grammar of their own
@@ -44,11 +45,12 @@ GROUPS: dict[str, tuple[str, ...]] = {
     # each owns one outside thing; `inputs` is the shape of what the files hold
     "shell": (
         *("settings", "encoder", "cassette", "emulator", "inputs", "store", "report"),
+        "hashes",  # what a ticket and a sample say of the code and tables that made them
         *("transport", "client", "catalog"),  # where calls go, what carries them, what the price list says
     ),
     "cli": ("cli", "cli_base", "cli_calibrate", "cli_golden"),
 }
-GROUND = ("errors", "types", "vocab", "formats", "json_keys", "stream")
+GROUND = ("errors", "types", "vocab", "formats", "json_keys", "ticket", "stream")
 STAGES = ("prompt", "response", "habits", "readings", "ids", "witnesses", "checks", "exact", "verdict", "engines")
 LEVEL = {name: k for k, name in enumerate(GROUND)} | dict.fromkeys(STAGES, 10) | {"flow": 11, "shell": 12, "cli": 13}
 GROUP_OF = {module: group for group, modules in GROUPS.items() for module in modules}

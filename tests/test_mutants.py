@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.hashes import content_hash
 from tests.mutants import MUTANTS, Mutant
-from tests.report_mutants import ROOT, content_hash, edited, required, run
+from tests.report_mutants import ROOT, edited, required, run
 
 SAMPLE = ("163533 for <|im_end|>", "rivals ignored", "zero bill accepted")
 
@@ -96,24 +97,3 @@ def test_a_mutant_that_cannot_be_loaded_proves_nothing() -> None:
     first = (ROOT / "harness" / "types.py").read_text().splitlines()[0]
     result = run(Mutant("no module", "types.py", first, "raise ImportError"))
     assert (result.state, result.killed) == ("broken", False)
-
-
-def test_the_content_hash_follows_the_content(tmp_path: Path) -> None:
-    """Another byte, path or file of the rules gives another hash; tests and other files do not."""
-    (tmp_path / "harness" / "formats").mkdir(parents=True)
-    (tmp_path / "harness" / "a.py").write_text("x = 1\n")
-    hashes = [content_hash(tmp_path)]
-    for name, text in (
-        ("harness/a.py", "x = 2\n"),
-        ("harness/formats/b.toml", ""),
-        ("harness/formats/b.toml", "c = 1"),
-        ("pyproject.toml", ""),
-    ):
-        (tmp_path / name).write_text(text)
-        hashes.append(content_hash(tmp_path))
-    assert len(set(hashes)) == len(hashes)
-    (tmp_path / "harness" / "a.py").rename(tmp_path / "harness" / "c.py")
-    assert content_hash(tmp_path) not in hashes
-    (tmp_path / "harness" / "c.txt").write_text("no rule")
-    (tmp_path / "harness" / "c.py").rename(tmp_path / "harness" / "a.py")
-    assert content_hash(tmp_path) == hashes[-1]
