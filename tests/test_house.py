@@ -90,6 +90,8 @@ RUNNER_OWNERS = {
 }
 
 TESTED_BY = {
+    "ledger_rows": "test_ledger",  # what is written is read again: one claim over three modules
+    "ledger_writes": "test_ledger",
     # modules whose tests stand with those of the module that they are a part of
     "cli_base": "test_cli",
     "stack_plain": "test_stacks",

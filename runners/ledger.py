@@ -1,0 +1,248 @@
+"""The ledger: one SQLite file that says what was asked, what was paid, what came and what it is worth.
+
+The single source of truth of a bulk run, and the owner of sqlite. Writes are statements in groups, a transaction a
+group (`ledger_writes` makes them); reads are rows in the order of the input, one at a time. Knows nothing of HTTP and
+judges nothing.
+
+    dataset, block   names, and the `provider` blocks that were sent
+    job              a prompt that was tried: its request without the block, and how it ended (NULL: open)
+    attempt          a request: reserved before it is sent; its cost is `settled_nano`, and while that is NULL the whole
+                     reservation counts as spent
+    answer           the raw bytes that came, one a job
+    verdict          what the judge makes of them; can be computed anew
+    meta, amendment  what the run is; that its file was changed, and why
+
+Money is in nano-dollars, whole numbers.
+"""
+
+import fcntl
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from harness.errors import SetupError
+from runners.ledger_rows import SCHEMA, SELECT, Known, Row, State, Totals, row_of
+
+__all__ = ["Ledger", "Row", "Totals", "open_ledger", "read_ledger"]
+
+APPLICATION_ID, VERSION = 0x746F6B70, 1  # "tokp"
+CHECKPOINT_PAGES = 2000  # of 4 KiB: long enough to be rare, short enough to take milliseconds
+BUSY_S = 10.0
+
+Statement = tuple[str, tuple[object, ...]]
+Write = Iterable[Statement]
+"""Statements that belong together; a generator is run by the thread that commits, so packing costs no one else time."""
+
+
+class Ledger:
+    """An open ledger; made by `open_ledger` (the one writer) or `read_ledger`. Close it, or use it in a `with`."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, lock: IO[str] | None = None) -> None:
+        self.path, self._db, self._lock = path, connection, lock
+
+    def __enter__(self) -> "Ledger":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of file and lock."""
+        with _told(self.path):
+            self._db.close()
+        if self._lock is not None:
+            self._lock.close()
+
+    # --- writing ---------------------------------------------------------------------------------------------------
+
+    def commit(self, writes: Iterable[Write]) -> None:
+        """All of them in one transaction, or none; when it returns they are on the disk.
+
+        Raises:
+            SetupError: Nothing was written: a full disk, a file that is damaged. What was committed before stays.
+        """
+        with _told(self.path):
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                for write in writes:
+                    for sql, values in write:
+                        self._db.execute(sql, values)
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+
+    # --- reading ---------------------------------------------------------------------------------------------------
+
+    def rows(self, dataset: str | None = None) -> Iterator[Row]:
+        """Every prompt that was tried, data sets in their order, prompts in the order of the input; one in memory."""
+        where, values = ("WHERE d.name = ? ", (dataset,)) if dataset is not None else ("", ())
+        with _told(self.path):
+            yield from map(row_of, self._db.execute(f"{SELECT} {where}ORDER BY j.ds, j.idx", values))
+
+    def unjudged(self) -> Iterator[Row]:
+        """Answers without a verdict."""
+        with _told(self.path):
+            yield from map(
+                row_of, self._db.execute(f"{SELECT} WHERE w.job IS NOT NULL AND v.job IS NULL ORDER BY j.job")
+            )
+
+    def known(self, dataset: int, prompt_id: str) -> Known | None:
+        """What is known of a prompt by the number of its data set and its id."""
+        sql = "SELECT job, end, sha256 FROM job WHERE ds = ? AND prompt_id = ?"
+        found = self._one(sql, dataset, prompt_id)
+        return Known(*found) if found else None
+
+    def meta(self) -> dict[str, str]:
+        """What the run is, as it was written."""
+        with _told(self.path):
+            return dict(self._db.execute("SELECT key, value FROM meta ORDER BY key"))
+
+    def amendments(self) -> list[tuple[float, str, str]]:
+        """(unix time, sha256 of the run file, reason) of each change."""
+        with _told(self.path):
+            return self._db.execute("SELECT at, run_sha256, reason FROM amendment ORDER BY at").fetchall()
+
+    def totals(self) -> Totals:
+        """Sums over everything; reads each index once."""
+        money = self._one(
+            "SELECT coalesce(sum(settled_nano), 0), count(*), coalesce(sum(state = 'unknown'), 0), "
+            "coalesce(sum(reserved_nano) FILTER (WHERE settled_nano IS NULL), 0) FROM attempt"
+        )
+        spent, n_attempts, n_unknown, reserved = money or (0, 0, 0, 0)
+        ends = "SELECT d.name, coalesce(j.end, 'open'), count(*) FROM job j JOIN dataset d USING (ds) GROUP BY 1, 2"
+        verdicts = (
+            "SELECT d.name, coalesce(v.name, 'unjudged'), count(*) FROM answer w JOIN job j USING (job) "
+            "JOIN dataset d USING (ds) LEFT JOIN verdict v USING (job) GROUP BY 1, 2"
+        )
+        return Totals(spent, reserved, n_attempts, n_unknown, self._counted(ends), self._counted(verdicts))
+
+    def numbers(self, table: Literal["job", "attempt"]) -> int:
+        """The highest number given so far, 0 where there is none."""
+        found = self._one(f"SELECT coalesce(max({table}), 0) FROM {table}")
+        return int(found[0]) if found else 0
+
+    def unsettled(self) -> list[tuple[int, State, int, str | None]]:
+        """(attempt, state, reserved_nano, generation) of each attempt whose cost is open; few: those in flight."""
+        sql = "SELECT attempt, state, reserved_nano, generation FROM attempt WHERE settled_nano IS NULL"
+        with _told(self.path):
+            return self._db.execute(sql).fetchall()
+
+    def latest_verdicts(self, n: int) -> list[tuple[str, str, bytes]]:
+        """(provider, verdict name, packed) of the last n verdicts, oldest first."""
+        sql = (
+            "SELECT coalesce(t.provider, ''), v.name, v.packed FROM answer w JOIN verdict v USING (job) "
+            "JOIN attempt t ON t.attempt = w.attempt ORDER BY w.attempt DESC LIMIT ?"
+        )
+        with _told(self.path):
+            return self._db.execute(sql, (n,)).fetchall()[::-1]
+
+    def named(self, table: Literal["dataset", "block"], value: str | bytes) -> int:
+        """The number of a data set or block; writes it where it is new."""
+        key, column = {"dataset": ("ds", "name"), "block": ("block", "json")}[table]
+        self.commit([[(f"INSERT OR IGNORE INTO {table} ({column}) VALUES (?)", (value,))]])
+        found = self._one(f"SELECT {key} FROM {table} WHERE {column} = ?", value)
+        assert found is not None, "it was just written"
+        return int(found[0])
+
+    def _one(self, sql: str, *values: object) -> Any:
+        with _told(self.path):
+            return self._db.execute(sql, values).fetchone()
+
+    def _counted(self, sql: str) -> dict[str, Counter[str]]:
+        found: dict[str, Counter[str]] = {}
+        with _told(self.path):
+            for dataset, what, n in self._db.execute(sql):
+                found.setdefault(dataset, Counter())[what] = n
+        return found
+
+
+def open_ledger(path: Path) -> Ledger:
+    """The ledger at `path` for the one process that may write it; made where there is none.
+
+    Raises:
+        SetupError: Another process holds it, the file is damaged or no ledger, or the folder cannot be written.
+    """
+    lock = _locked(path)
+    try:
+        db = _connected(path, "rwc")
+        with _told(path):
+            for pragma in ("journal_mode = WAL", "synchronous = FULL", f"wal_autocheckpoint = {CHECKPOINT_PAGES}"):
+                db.execute(f"PRAGMA {pragma}")
+            if not db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+                stamp = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
+                db.executescript(f"BEGIN; {SCHEMA} {stamp} COMMIT;")
+            _check(path, db)
+    except BaseException:
+        lock.close()
+        raise
+    return Ledger(path, db, lock)
+
+
+def read_ledger(path: Path) -> Ledger:
+    """The ledger at `path` for reading, also while another process writes it.
+
+    Raises:
+        SetupError: There is none, or the file is damaged or no ledger.
+    """
+    if not path.is_file():
+        raise SetupError(f"{path}: no ledger; expected the output folder of a `tokenproof generate`")
+    db = _connected(path, "rw")  # a reader of a WAL file must be able to make its index
+    with _told(path):
+        db.execute("PRAGMA query_only = ON")
+        _check(path, db)
+    return Ledger(path, db)
+
+
+def _connected(path: Path, mode: str) -> sqlite3.Connection:
+    with _told(path):
+        uri = f"{path.resolve().as_uri()}?mode={mode}"
+        # one connection for the thread that commits and the one that looks up; `Commits` keeps them apart
+        return sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+
+
+def _check(path: Path, db: sqlite3.Connection) -> None:
+    stamp = (db.execute("PRAGMA application_id").fetchone()[0], db.execute("PRAGMA user_version").fetchone()[0])
+    if stamp != (APPLICATION_ID, VERSION):
+        raise SetupError(f"{path}: a database, but no ledger of this version (stamped {stamp}); choose another folder")
+
+
+def _locked(path: Path) -> IO[str]:
+    """The lock beside the ledger; the kernel lets go of it when this process ends, however it ends."""
+    try:
+        lock = path.with_name(path.name + ".lock").open("a")
+    except OSError as error:
+        raise SetupError(f"{path} cannot be written: {error.strerror}; choose an output folder that can") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        lock.close()
+        raise SetupError(f"{path}: another process is at work on this ledger; wait for it, or stop it first") from None
+    return lock
+
+
+HINTS = {
+    sqlite3.SQLITE_FULL: "the disk is full; make room and run the same command again",
+    sqlite3.SQLITE_IOERR: "the disk refused to read or write; see to it and run the same command again",
+    sqlite3.SQLITE_READONLY: "it may not be written; choose an output folder that can",
+    sqlite3.SQLITE_CANTOPEN: "it may not be opened; choose an output folder that can be written",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it, or keep it aside and choose another output folder",
+    sqlite3.SQLITE_NOTADB: "the file is no ledger, or its beginning is damaged; choose another output folder",
+    sqlite3.SQLITE_BUSY: "another process holds it; wait for it, or stop it first",
+}
+"""What to do, by SQLite's primary result code."""
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """SQLite's errors become one of ours; what was committed before stays as it is."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        hint = HINTS.get(code, "a bug of tokenproof, please report it")
+        raise SetupError(f"{path}: {error} ({hint}); everything committed before is safe") from error

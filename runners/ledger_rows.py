@@ -1,0 +1,149 @@
+"""What the ledger gives: its schema, and the frozen values that its rows become.
+
+Knows nothing of files and of who writes.
+"""
+
+import hashlib
+import zlib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from runners.jobs import request_bytes
+
+State = Literal["reserved", "answered", "failed", "unknown"]
+"""Of an attempt: perhaps sent; a whole answer came; surely without one; perhaps billed, and nobody will ever know."""
+ANSWERED = "answered"
+"""How a prompt ends that was answered; the other ends are those of `backoff.ENDS`."""
+
+SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE amendment (at REAL NOT NULL, run_sha256 TEXT NOT NULL, reason TEXT NOT NULL) STRICT;
+CREATE TABLE dataset (ds INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE block (block INTEGER PRIMARY KEY, json BLOB NOT NULL UNIQUE) STRICT;
+CREATE TABLE job (
+  job INTEGER PRIMARY KEY, ds INTEGER NOT NULL REFERENCES dataset, prompt_id TEXT NOT NULL, idx INTEGER NOT NULL,
+  request BLOB NOT NULL, sha256 BLOB NOT NULL, n_prompt INTEGER NOT NULL, max_tokens INTEGER NOT NULL,
+  end TEXT, note TEXT, UNIQUE (ds, prompt_id)) STRICT;
+CREATE INDEX job_order ON job (ds, idx);
+CREATE TABLE attempt (
+  attempt INTEGER PRIMARY KEY, job INTEGER NOT NULL REFERENCES job, block INTEGER NOT NULL REFERENCES block,
+  state TEXT NOT NULL, reserved_nano INTEGER NOT NULL, settled_nano INTEGER, settled_by TEXT, reserved_at REAL NOT NULL,
+  ended_at REAL, status INTEGER, failure TEXT, note TEXT, provider TEXT, generation TEXT) STRICT;
+CREATE INDEX attempt_job ON attempt (job);
+CREATE INDEX attempt_open ON attempt (state) WHERE settled_nano IS NULL;
+CREATE TABLE answer (
+  job INTEGER PRIMARY KEY REFERENCES job, attempt INTEGER NOT NULL REFERENCES attempt, body BLOB NOT NULL,
+  sha256 BLOB NOT NULL) STRICT;
+CREATE TABLE verdict (job INTEGER PRIMARY KEY REFERENCES answer, name TEXT NOT NULL, packed BLOB NOT NULL) STRICT;
+"""
+SELECT = """
+SELECT d.name, j.prompt_id, j.idx, j.request, j.n_prompt, j.max_tokens, j.end, j.note, j.job,
+       (SELECT count(*) FROM attempt a WHERE a.job = j.job),
+       (SELECT sum(coalesce(a.settled_nano, a.reserved_nano)) FROM attempt a WHERE a.job = j.job),
+       w.body, w.sha256, t.attempt, t.ended_at, t.status, t.failure, t.provider, t.generation, b.json, v.name, v.packed
+FROM job j JOIN dataset d USING (ds) LEFT JOIN answer w USING (job) LEFT JOIN verdict v USING (job)
+LEFT JOIN attempt t ON t.attempt = coalesce(w.attempt, (SELECT max(a.attempt) FROM attempt a WHERE a.job = j.job))
+LEFT JOIN block b USING (block)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """All that the ledger knows of one prompt.
+
+    Attributes:
+        request: The bytes that were sent, with the provider block of the attempt that was answered (else the last).
+        end: "answered", a name of `backoff.ENDS`, or None while it is open.
+        cost_nano: Of all its attempts together; a reservation that is not settled counts whole.
+        ended_at: Unix time in seconds at which the answer (or the last failure) came.
+        failure: Kind of the last failure where there is no answer.
+        answer: The raw bytes, None where none came.
+        verdict: What `verdicts.pack` made, None where nothing was judged; verdict_name says it in a word.
+    """
+
+    dataset: str
+    id: str
+    index: int
+    request: bytes
+    n_prompt: int
+    max_tokens: int
+    end: str | None
+    note: str | None
+    job: int
+    n_attempts: int
+    cost_nano: int
+    answer: bytes | None
+    answer_sha256: str | None
+    attempt: int | None
+    ended_at: float | None
+    status: int | None
+    failure: str | None
+    provider: str | None
+    generation: str | None
+    verdict_name: str | None
+    verdict: bytes | None
+
+    @property
+    def request_sha256(self) -> str:
+        """Of the bytes that were sent."""
+        return hashlib.sha256(self.request).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over the whole ledger.
+
+    Attributes:
+        reserved_nano: Reservations that are not settled.
+        ends: Per data set, jobs by their end; "open" where there is none.
+        verdicts: Per data set, answers by their verdict; "unjudged" where there is none.
+    """
+
+    spent_nano: int = 0
+    reserved_nano: int = 0
+    n_attempts: int = 0
+    n_unknown: int = 0
+    ends: Mapping[str, Counter[str]] = field(default_factory=dict)
+    verdicts: Mapping[str, Counter[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a resumed run needs to know of a prompt that was tried before."""
+
+    job: int
+    end: str | None
+    sha256: bytes
+
+
+def row_of(values: tuple[Any, ...]) -> Row:
+    """A row of SELECT."""
+    dataset, prompt_id, index, request, n_prompt, max_tokens, end, note, job, n_attempts, cost, body, sha256, *rest = (
+        values
+    )
+    attempt, ended_at, status, failure, provider, generation, block, verdict_name, verdict = rest
+    return Row(
+        dataset=dataset,
+        id=prompt_id,
+        index=index,
+        request=request_bytes(zlib.decompress(request), block or b""),
+        n_prompt=n_prompt,
+        max_tokens=max_tokens,
+        end=end,
+        note=note,
+        job=job,
+        n_attempts=n_attempts,
+        cost_nano=cost or 0,
+        answer=None if body is None else zlib.decompress(body),
+        answer_sha256=None if sha256 is None else sha256.hex(),
+        attempt=attempt,
+        ended_at=ended_at,
+        status=status,
+        failure=failure,
+        provider=provider,
+        generation=generation,
+        verdict_name=verdict_name,
+        verdict=verdict,
+    )

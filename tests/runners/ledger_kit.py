@@ -1,0 +1,29 @@
+"""What the tests of bulk generation share: prompts, and the ways of a prompt through a ledger."""
+
+from pathlib import Path
+
+from runners import ledger_writes as w
+from runners.jobs import Prompt
+from runners.ledger import Ledger, open_ledger
+
+BLOCK = b'{"only":["chutes/int4"],"allow_fallbacks":false}'
+
+
+def prompt(n: int, dataset: str = "a", **fields: object) -> Prompt:
+    """The n-th prompt of a data set."""
+    made = {"dataset": dataset, "id": f"p{n}", "index": n, "body": b'{"n":%d}' % n, "n_prompt": 9, "max_tokens": 99}
+    return Prompt(**made | fields)  # type: ignore[arg-type]
+
+
+def answered(ledger: Ledger, n: int, body: bytes = b"{}", dataset: str = "a", cost: int | None = 7) -> None:
+    """Prompt n is asked and answered; its job and its attempt have the number n + 1 + 1000 * the data set's."""
+    ds, block = ledger.named("dataset", dataset), ledger.named("block", BLOCK)
+    number = n + 1 + 1000 * (ds - 1)
+    ledger.commit([w.job(number, ds, prompt(n, dataset)), w.reserved(number, number, block, 100, 1.0)])
+    money = [] if cost is None else [w.settled(number, cost, "usage")]
+    ledger.commit([w.answered(number, number, body, 2.0, provider="Chutes", generation=f"gen-{n}"), *money])
+
+
+def made(folder: Path) -> Ledger:
+    """A ledger in a folder."""
+    return open_ledger(folder / "ledger.sqlite3")
