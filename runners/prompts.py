@@ -63,7 +63,7 @@ def read_prompts(paths: Iterable[str], fmt: Format, thinking: bool | None, encod
     wrong: list[str] = []
     n_lines = 0
     for path in paths:
-        for number, line in _lines(path):
+        for number, line in lines(path):
             n_lines += 1
             try:
                 ask = parse_line(line, f"p{n_lines:04}", fmt, thinking, encode)
@@ -83,7 +83,12 @@ def read_prompts(paths: Iterable[str], fmt: Format, thinking: bool | None, encod
 _THINKING = '"thinking": true'
 
 
-def _lines(path: str) -> Iterator[tuple[int, bytes]]:
+def lines(path: str) -> Iterator[tuple[int, bytes]]:
+    """(number from 1, line) of each line that is not blank, unpacked where the name ends in .gz.
+
+    Raises:
+        SetupError: The file cannot be read, or a line is too long.
+    """
     opened = gzip.open if path.endswith(".gz") else open
     try:
         with opened(Path(path), "rb") as file:
@@ -102,7 +107,13 @@ def parse_line(line: bytes, name: str, fmt: Format, thinking: bool | None, encod
     Raises:
         SetupError: What came, what was expected.
     """
-    value = _object(line)
+    value = json_object(line)
+    for key, item in value.items():
+        kinds = FIELDS.get(key)
+        if kinds is None:
+            raise SetupError(f"the field {key[:40]!r} is unknown; the fields are {', '.join(FIELDS)}")
+        if not isinstance(item, kinds):
+            raise SetupError(f"the field {key!r} is {type(item).__name__}, expected {kinds[0].__name__}")
     name = value.get("name", name)
     if not NAME.fullmatch(name):
         raise SetupError(f"the name {name[:60]!r} cannot be a file's; expected letters, digits, `.`, `_` and `-`")
@@ -127,19 +138,18 @@ def parse_line(line: bytes, name: str, fmt: Format, thinking: bool | None, encod
     return Ask(name, tuple(prompt.ids), tuple(messages), tuple(tools), thinks, tuple(codes))
 
 
-def _object(line: bytes) -> dict[str, Any]:
+def json_object(line: bytes | str, expected: str = "`messages` or `prompt_ids`") -> dict[str, Any]:
+    """The object that a line is.
+
+    Raises:
+        SetupError: No JSON, or another value.
+    """
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise SetupError(f"no JSON: {error!s:.120}") from None
     if not isinstance(value, dict):
-        raise SetupError(f"a {type(value).__name__}; expected an object with `messages` or `prompt_ids`")
-    for key, item in value.items():
-        kinds = FIELDS.get(key)
-        if kinds is None:
-            raise SetupError(f"the field {key[:40]!r} is unknown; the fields are {', '.join(FIELDS)}")
-        if not isinstance(item, kinds):
-            raise SetupError(f"the field {key!r} is {type(item).__name__}, expected {kinds[0].__name__}")
+        raise SetupError(f"a {type(value).__name__}; expected an object with {expected}")
     return value
 
 

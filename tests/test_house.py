@@ -94,6 +94,7 @@ TESTED_BY = {
     "ledger_writes": "test_ledger",
     # modules whose tests stand with those of the module that they are a part of
     "cli_base": "test_cli",
+    "runfile_keys": "test_runfile",
     "stack_plain": "test_stacks",
     "stack_vllm": "test_stacks",
     "stack_sglang": "test_stacks",

@@ -1,0 +1,270 @@
+"""The run file: what is asked of whom, how long and for how much. TOML, read strictly: what is not known is refused.
+
+Every fault of a file is told at once, with its line. Knows nothing of prompts, tickets or HTTP.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from harness.errors import SetupError
+from harness.formats import Format, find_format, formats
+from harness.transport import OPENROUTER
+from runners.runfile_keys import DATA, PROVIDER, QUALITY, RUN, SAMPLING, Key
+
+MAX_BYTES = 1 << 20
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}")
+EXPECTED = "see `tokenproof plan --help` for a whole run file"
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """One file of prompts.
+
+    Attributes:
+        path: JSONL (.gz) or Parquet.
+        shown: The path as the run file has it.
+        limit: Prompts taken from its beginning; None for all.
+        tokens: Completion tokens after which nothing more is asked of it; None for no target.
+        ignore: Columns that are known to say nothing of the prompt.
+    """
+
+    name: str
+    path: Path
+    shown: str
+    limit: int | None = None
+    tokens: int | None = None
+    ignore: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """A run as it was written down.
+
+    Attributes:
+        path: The file itself; paths in it are relative to its folder.
+        sampling, provider: Members of each request, as OpenRouter names them.
+        budget_usd: The most that may be spent, over all resumes.
+        out: Folder of the ledger and of what is written from it.
+        ticket: The gate's ticket; None where the file names none.
+        max_rejected, window: Share of the last `window` answers of a provider above which it is dropped.
+    """
+
+    path: Path
+    model: str
+    format: Format
+    thinking: bool
+    sampling: Mapping[str, Any]
+    provider: Mapping[str, Any]
+    data_sets: tuple[DataSet, ...]
+    max_tokens: int
+    concurrency: int
+    budget_usd: float
+    out: Path
+    ticket: Path | None
+    base_url: str
+    max_rejected: float
+    window: int
+
+    @property
+    def pins(self) -> tuple[str, ...]:
+        """The only providers that may answer, as their tags or slugs."""
+        return tuple(self.provider.get("only") or self.provider.get("order") or ())
+
+
+def load_run(
+    path: str | Path, *, base_url: str | None = None, scoreboard: str | None = None, ticket: str | None = None
+) -> RunFile:
+    """The run that a file describes.
+
+    Args:
+        base_url: As typed or from the environment; must not differ from the file's own.
+        scoreboard: A file of `tokenproof providers` with the provider block, where the run file has none.
+        ticket: In the place of the file's own.
+
+    Raises:
+        SetupError: Every fault of the file, a line each: FILE:LINE: what came, what was expected.
+    """
+    text = _read(path)
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SetupError(f"{path}: no TOML: {error}; {EXPECTED}") from None
+    faults = Faults(str(path), text)
+    if scoreboard is not None and "provider" not in table:
+        table["provider"] = scoreboard_block(scoreboard)
+    elif scoreboard is not None:
+        faults.add("it has a provider table, and --from-scoreboard gives another; leave one out", "provider")
+    run = _checked(Path(path), table, faults, base_url, ticket)
+    if run is None or faults.lines:
+        raise SetupError("\n".join(faults.lines))
+    return run
+
+
+class Faults:
+    """What is wrong with a file, each with its line."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self.lines: list[str] = []
+        self._path, self._text = path, text
+
+    def add(self, said: str, key: str, table: str = "", nth: int = 0) -> None:
+        """A fault of a key: `table` is its table, `nth` which of several of that name."""
+        found = line_of(self._text, key, table, nth)
+        self.lines.append(f"{self._path}:{found}: {said}" if found else f"{self._path}: {said}")
+
+    def check(self, table: Mapping[str, Any], keys: Mapping[str, Key], name: str = "", nth: int = 0) -> dict[str, Any]:
+        """The values of a table, defaults filled in; unknown keys, missing ones and wrong values are faults."""
+        where = f" in [{name}]" if name else ""
+        for key in table:
+            if key not in keys:
+                self.add(f"unknown key {key!r}{where}; the keys are {', '.join(keys)}", key, name, nth)
+        values = {}
+        for key, rule in keys.items():
+            if key not in table:
+                values[key] = rule.default
+                if rule.required:
+                    self.add(f"{key!r} is missing{where}; expected {rule.expected}", "", name, nth)
+            elif not rule.holds(table[key]):
+                self.add(f"{key} = {_shown(table[key])}{where}; expected {rule.expected}", key, name, nth)
+                values[key] = rule.default
+            else:
+                values[key] = table[key]
+        return values
+
+
+def _checked(
+    path: Path, table: dict[str, Any], faults: Faults, base_url: str | None, ticket: str | None
+) -> RunFile | None:
+    values = faults.check(table, RUN)
+    sampling = faults.check(values["sampling"], SAMPLING, "sampling")
+    n_before = len(faults.lines)
+    provider = faults.check(values["provider"], PROVIDER, "provider")
+    pinned = provider["only"] or (provider["order"] and provider["allow_fallbacks"] is False)
+    if "provider" in table and not pinned and len(faults.lines) == n_before:
+        said = "it admits every provider; name them: only = [...], or order = [...] with allow_fallbacks = false"
+        faults.add(said, "provider")
+    quality = faults.check(values["quality"], QUALITY, "quality")
+    data_sets = tuple(_data_set(path.parent, row, faults, k) for k, row in enumerate(values["data"]))
+    _unique_names(data_sets, faults)
+    told = values["base_url"]
+    if base_url and told and base_url.rstrip("/") != told.rstrip("/"):
+        said = f"base_url is {told!r} here and {base_url!r} by --base-url or TOKENPROOF_BASE_URL; leave one out"
+        faults.add(said, "base_url")
+    fmt = find_format(values["model"], formats()) if values["model"] else None
+    thinking = _thinking(fmt, values, faults)
+    if fmt is None or thinking is None or faults.lines:
+        return None
+    given = ticket or values["ticket"]
+    return RunFile(
+        path=path,
+        model=values["model"],
+        format=fmt,
+        thinking=thinking,
+        sampling=_said(sampling),
+        provider=_said(provider),
+        data_sets=data_sets,
+        max_tokens=values["max_tokens"],
+        concurrency=values["concurrency"],
+        budget_usd=float(values["budget_usd"]),
+        out=path.parent / values["out"],
+        ticket=(Path(ticket) if ticket else path.parent / given) if given else None,
+        base_url=(base_url or told or OPENROUTER).rstrip("/"),
+        **quality,
+    )
+
+
+def _thinking(fmt: Format | None, values: Mapping[str, Any], faults: Faults) -> bool | None:
+    """The mode; None, and a fault, where it is not said or the format has no such mode."""
+    if fmt is None:
+        if values["model"]:
+            names = ", ".join(f.name for f in formats())
+            faults.add(f"model {values['model']!r:.100}: no one format covers it; the formats are {names}", "model")
+        return None
+    thinking, modes = values["thinking"], fmt.thinking_modes
+    mode = modes[0] if thinking is None and len(modes) == 1 else thinking
+    if mode not in modes:
+        said = f"thinking is {'not said' if thinking is None else thinking}, and every id depends on it; format"
+        faults.add(f"{said} {fmt.name} has {' and '.join(str(m).lower() for m in modes)}", "thinking")
+        return None
+    return bool(mode)
+
+
+def _data_set(folder: Path, row: Any, faults: Faults, k: int) -> DataSet:
+    values = faults.check(row, DATA, "data", k)
+    shown = values["path"] or ""
+    name = values["name"] or re.sub(r"\..*", "", Path(shown).name)
+    if shown and not NAME.fullmatch(name):
+        faults.add(f"the name {name[:60]!r}; expected letters, digits, `.`, `_` and `-`", "name", "data", k)
+    if shown and not (folder / shown).is_file():
+        faults.add(f"no file {shown!r:.200}; paths are relative to the run file's folder", "path", "data", k)
+    return DataSet(name, folder / shown, shown, values["limit"], values["tokens"], frozenset(values["ignore"]))
+
+
+def _unique_names(data_sets: tuple[DataSet, ...], faults: Faults) -> None:
+    seen: set[str] = set()
+    for k, data in enumerate(data_sets):
+        if data.name in seen:
+            faults.add(f"two data sets are called {data.name!r}; give one a name of its own", "name", "data", k)
+        seen.add(data.name)
+
+
+def _said(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    return MappingProxyType({key: value for key, value in values.items() if value is not None})
+
+
+def _read(path: str | Path) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise SetupError(f"{path}: more than {MAX_BYTES >> 20} MiB; expected a run file")
+        return data.decode()
+    except OSError as error:
+        raise SetupError(f"{path} cannot be read: {error.strerror or error}; expected a run file in TOML") from error
+    except UnicodeDecodeError:
+        raise SetupError(f"{path}: not UTF-8 text; expected a run file in TOML") from None
+
+
+def scoreboard_block(path: str) -> dict[str, Any]:
+    """The provider block in a file of `tokenproof providers`: the object itself, or its member `provider`.
+
+    Raises:
+        SetupError: It holds none.
+    """
+    try:
+        value = json.loads(_read(path))
+    except (ValueError, RecursionError) as error:
+        raise SetupError(f"{path}: no JSON: {error!s:.120}; expected what `tokenproof providers` writes") from None
+    block = value.get("provider", value) if isinstance(value, dict) else None
+    if not isinstance(block, dict) or not set(block) & {"only", "order"}:
+        raise SetupError(
+            f"{path}: no provider block; expected what `tokenproof providers` writes, such as only = [...]"
+        )
+    return block
+
+
+def line_of(text: str, key: str, table: str = "", nth: int = 0) -> int:
+    """Where a key of a table stands, as a line from 1; else where the table begins, 0 where that is not found."""
+    here, count, begins = "", {"": 0}, 0 if table else 1
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*\[+\s*([\w.\-]+)\s*\]+", line):
+            here = header[1]
+            count[here] = count.get(here, -1) + 1
+        wanted = here == table and count[here] == nth
+        begins = begins or (number if wanted else 0)
+        inline = re.match(r"\s*[\"']?([\w\-]+)[\"']?\s*=", line)
+        if key and ((wanted and inline and inline[1] == key) or (not table and header and here == key)):
+            return number
+        if not here and inline and inline[1] == table:  # `table = { key = ... }` on one line
+            return number
+    return begins
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, default=str, ensure_ascii=False)[:80]
