@@ -16,6 +16,8 @@ class ProviderError(HarnessError):
         provider: Display name of the host that failed, None where unknown.
         raw: The host's own words, None where none came.
         retryable: True where the same request may succeed later (408, 429, 5xx, an empty body).
+        limit_source: Whose limit was hit, in OpenRouter's words; None where it did not say.
+        flagged: True where a moderation names what it found in the prompt.
     """
 
     def __init__(
@@ -26,12 +28,16 @@ class ProviderError(HarnessError):
         provider: str | None = None,
         raw: str | None = None,
         retryable: bool = False,
+        limit_source: str | None = None,
+        flagged: bool = False,
     ) -> None:
         super().__init__(message)
         self.code = code
         self.provider = provider
         self.raw = raw
         self.retryable = retryable
+        self.limit_source = limit_source
+        self.flagged = flagged
 
 
 class SetupError(HarnessError):

@@ -39,7 +39,7 @@ def host_error(error: Any, provider: str | None) -> ProviderError:
     code = _code(fields.get("code")) or _code(fields.get("type"))
     name = metadata.get("provider_name")
     provider = records.shown(name, records.SHOWN_CHARS) if isinstance(name, str) else provider
-    raw = metadata.get("raw")
+    raw, source = metadata.get("raw"), metadata.get("limit_source")
     message = fields.get("message") or fields
     return ProviderError(
         f"the host says error {code or 'without a code'}: {_words(message, records.SHOWN_CHARS)}",
@@ -47,7 +47,24 @@ def host_error(error: Any, provider: str | None) -> ProviderError:
         provider=provider,
         raw=None if raw is None else _words(raw, records.RAW_CHARS),
         retryable=code in RETRYABLE,
+        limit_source=records.shown(source, records.SHOWN_CHARS) if isinstance(source, str) else None,
+        flagged="reasons" in metadata or "flagged_input" in metadata,
     )
+
+
+def refusal(status: int, body: bytes) -> ProviderError:
+    """A reply whose HTTP status is an error -> what the host says, with the status where its words have no such code.
+
+    `raw` is set where these are no words of an API: a page that something between wrote.
+    """
+    try:
+        answer = records.decode(body) if body.strip() else records.Answer(message=f"HTTP {status}, an empty body")
+        error = host_error(answer.error, answer.provider) if answer.error is not None else no_choices(answer)
+    except ProviderError:
+        error = no_body(body.lstrip())
+    if not 400 <= error.code < 600:
+        error.code, error.retryable = status, status in RETRYABLE
+    return error
 
 
 def _words(value: Any, chars: int) -> str:
@@ -88,4 +105,6 @@ def in_event(number: int, error: ProviderError) -> ProviderError:
         provider=error.provider,
         raw=error.raw,
         retryable=error.retryable,
+        limit_source=error.limit_source,
+        flagged=error.flagged,
     )

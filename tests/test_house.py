@@ -46,7 +46,12 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "shell": (
         *("settings", "encoder", "cassette", "emulator", "inputs", "store", "report"),
         "hashes",  # what a ticket and a sample say of the code and tables that made them
-        *("transport", "client", "catalog"),  # where calls go, what carries them, what the price list says
+        *(
+            "transport",
+            "client",
+            "client_bulk",
+            "catalog",
+        ),  # where calls go, what carries them, what the price list says
     ),
     "cli": ("cli", "cli_base", "cli_calibrate", "cli_golden"),
 }
@@ -80,6 +85,8 @@ OWNERS = {
     "yaml": {"cassette"},
     "rich": {"report"},
     "httpx": {"client"},
+    "aiohttp": {"client_bulk"},
+    "uvloop": {"client_bulk"},
     "typer": set(GROUPS["cli"]),  # the command, a file per group of subcommands
 }
 RUNNER_OWNERS = {

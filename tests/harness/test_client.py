@@ -1,15 +1,17 @@
-"""harness.client: httpx as a Transport, over real sockets on loopback."""
+"""harness.client and harness.client_bulk: two transports that keep the same promises, over real sockets on loopback."""
 
 import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 
 import pytest
 
 from harness.client import HttpxTransport
+from harness.client_bulk import AiohttpTransport
 from harness.errors import ProviderError
-from harness.transport import Call, NotSentError, Target, UnansweredError
+from harness.transport import Call, NotSentError, Reply, Target, UnansweredError
 from tests.emulator_kit import MODEL, asked, emulator
 from tests.served import Served
 
@@ -17,13 +19,31 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
 
 
-async def _said(base_url: str, call: Call, key: str | None = None) -> tuple[int, bytes]:
-    transport = HttpxTransport(Target(base_url, key))
-    try:
-        reply = await transport.send(call)
-        return reply.status, reply.body
-    finally:
-        await transport.close()
+@dataclass
+class Client:
+    """A transport under test: its class, the module of its limit, its word for a silence."""
+
+    transport: type[HttpxTransport | AiohttpTransport]
+    module: str
+    silence: str
+
+    async def said(self, base_url: str, call: Call, key: str | None = None) -> Reply:
+        """The reply to one call."""
+        transport = self.transport(Target(base_url, key))
+        try:
+            return await transport.send(call)
+        finally:
+            await transport.close()
+
+
+@pytest.fixture(params=["httpx", "aiohttp"])
+def client(request: pytest.FixtureRequest) -> Client:
+    """Each of the two transports."""
+    both = {
+        "httpx": Client(HttpxTransport, "harness.client", "ReadTimeout"),
+        "aiohttp": Client(AiohttpTransport, "harness.client_bulk", "SocketTimeoutError"),
+    }
+    return both[request.param]
 
 
 @pytest.fixture
@@ -42,24 +62,27 @@ async def raw() -> AsyncIterator[Callable[[Handler], Awaitable[str]]]:
         await server.wait_closed()
 
 
-async def test_an_answer_and_a_refusal_are_replies() -> None:
+async def test_an_answer_and_a_refusal_are_replies(client: Client) -> None:
     """The emulator's answer comes whole, with the key it asks for; without it comes a 401."""
     with Served(emulator(clock=time.time, keys=frozenset({"sk-made-up"}))) as url:
         call = Call("POST", "/chat/completions", json.dumps(asked()).encode())
-        status, body = await _said(url, call, "sk-made-up")
-        assert (status, json.loads(body)["choices"][0]["message"]["content"]) == (200, "Hi there!")
-        status, body = await _said(url, Call("GET", f"/models/{MODEL}/endpoints"))
-        assert (status, json.loads(body)["error"]["code"]) == (401, 401)
+        reply = await client.said(url, call, "sk-made-up")
+        assert (reply.status, json.loads(reply.body)["choices"][0]["message"]["content"]) == (200, "Hi there!")
+        assert reply.headers["content-type"] == "application/json"
+        reply = await client.said(url, Call("GET", f"/models/{MODEL}/endpoints"))
+        assert (reply.status, json.loads(reply.body)["error"]["code"]) == (401, 401)
 
 
-async def test_not_sent() -> None:
+async def test_not_sent(client: Client) -> None:
     """A port where nobody listens: nothing was sent, and the error says so."""
     with pytest.raises(NotSentError, match="nothing was sent"):
-        await _said("http://127.0.0.1:9", Call("POST", "/chat/completions", b"{}"))
+        await client.said("http://127.0.0.1:9", Call("POST", "/chat/completions", b"{}"))
 
 
 @pytest.mark.parametrize(("answer", "partial"), [(b"", b""), (HEAD + b"half a", b"half a")])
-async def test_sent_and_unanswered(raw: Callable[[Handler], Awaitable[str]], answer: bytes, partial: bytes) -> None:
+async def test_sent_and_unanswered(
+    client: Client, raw: Callable[[Handler], Awaitable[str]], answer: bytes, partial: bytes
+) -> None:
     """A connection that ends before the body does: perhaps billed; what came is kept."""
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -69,11 +92,11 @@ async def test_sent_and_unanswered(raw: Callable[[Handler], Awaitable[str]], ans
         writer.close()
 
     with pytest.raises(UnansweredError, match="may have been billed") as caught:
-        await _said(await raw(handler), Call("POST", "/x", b""))
+        await client.said(await raw(handler), Call("POST", "/x", b""))
     assert caught.value.partial == partial
 
 
-async def test_silence_ends(raw: Callable[[Handler], Awaitable[str]]) -> None:
+async def test_silence_ends(client: Client, raw: Callable[[Handler], Awaitable[str]]) -> None:
     """A host that says nothing is given up after the read timeout."""
     let_go = asyncio.Event()
 
@@ -82,16 +105,16 @@ async def test_silence_ends(raw: Callable[[Handler], Awaitable[str]]) -> None:
         await let_go.wait()
         writer.close()
 
-    with pytest.raises(UnansweredError, match="ReadTimeout"):
-        await _said(await raw(handler), Call("GET", "/x", read_timeout_s=0.1))
+    with pytest.raises(UnansweredError, match=client.silence):
+        await client.said(await raw(handler), Call("GET", "/x", read_timeout_s=0.1))
     let_go.set()
 
 
 async def test_a_reply_without_end_is_cut(
-    raw: Callable[[Handler], Awaitable[str]], monkeypatch: pytest.MonkeyPatch
+    client: Client, raw: Callable[[Handler], Awaitable[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reply over the limit is the host's fault and does not fill the memory."""
-    monkeypatch.setattr("harness.client.MAX_REPLY_BYTES", 50)
+    monkeypatch.setattr(f"{client.module}.MAX_REPLY_BYTES", 50)
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -99,4 +122,19 @@ async def test_a_reply_without_end_is_cut(
         writer.close()
 
     with pytest.raises(ProviderError, match="a reply of more than"):
-        await _said(await raw(handler), Call("GET", "/x"))
+        await client.said(await raw(handler), Call("GET", "/x"))
+
+
+@pytest.mark.parametrize("status", [301, 307])
+async def test_no_redirect_is_followed(client: Client, raw: Callable[[Handler], Awaitable[str]], status: int) -> None:
+    """A redirect is a reply like any other: the key goes nowhere else."""
+    hits = []
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        hits.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 %d Moved\r\nLocation: /y\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" % status)
+        writer.close()
+
+    assert (await client.said(await raw(handler), Call("GET", "/x"), "sk-made-up")).status == status
+    assert len(hits) == 1
+    assert b"bearer sk-made-up" in hits[0].lower()

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from harness.errors import ProviderError
+from harness.failures import refusal
 from harness.response import parse
 from tests.harness.answers import body, chunk, encoded, framed
 
@@ -215,3 +216,26 @@ def test_foreign_words_cannot_break_a_terminal() -> None:
     assert str(error).endswith("\\ud800" + "x" * 499)
     assert (error.raw, error.provider) == ("\\ud800" + "y" * 9_999, "\\ud800")
     assert "nested too deeply" in str(failure({"error": deep}))
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "fields"),
+    [
+        row(503, b'{"error":{"code":503,"message":"x"}}', (503, True, None, False), id="plain"),
+        row(
+            429, b'{"error":{"message":"x","metadata":{"limit_source":"pool"}}}', (429, True, "pool", False), id="limit"
+        ),
+        row(403, b'{"error":{"code":403,"metadata":{"reasons":["a"]}}}', (403, False, None, True), id="flagged"),
+        row(403, b'{"error":{"code":403,"metadata":{"flagged_input":"a"}}}', (403, False, None, True), id="input"),
+        row(400, b'{"detail":"field required"}', (400, False, None, False), id="detail"),
+        row(502, b'{"error":{"code":1210,"message":"x"}}', (502, True, None, False), id="foreign-code"),
+        row(500, b"", (500, True, None, False), id="empty"),
+        row(502, b"<html><title>504 late</title>", (504, True, None, False), id="page"),
+        row(500, b"oops", (500, True, None, False), id="text"),
+        row(418, b'{"choices":[]}', (418, False, None, False), id="no-words"),
+    ],
+)
+def test_a_refusal_has_code_limit_and_flag(status: int, body: bytes, fields: tuple[Any, ...]) -> None:
+    """The body's own code where it is one of HTTP's errors, else the status; whose limit; what moderation found."""
+    error = refusal(status, body)
+    assert (error.code, error.retryable, error.limit_source, error.flagged) == fields
