@@ -1,7 +1,7 @@
-"""A VCR cassette's text -> entries, one a POST.
+"""A VCR cassette's text -> entries, one a POST; and -> a recording, every interaction as it was, to be replayed.
 
 Knows nothing of files, tokens or verdicts. YAML is read by the safe C loader, node by node: a Python tag in one
-interaction is refused with its line while the others are still read.
+interaction is refused with its line while the others are still read. A recording is whole or refused.
 """
 
 import json
@@ -11,8 +11,9 @@ from typing import Any
 
 import yaml
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, SetupError
 from harness.inputs import Entry, Unusable, exchange, other_provider, shown
+from harness.recording import Interaction, Recording, provenance_of
 from harness.response import loads
 from harness.types import Exchange
 
@@ -26,7 +27,8 @@ FAULTS = (yaml.YAMLError, ValueError, RecursionError)
 def read_cassette(path: str, text: bytes) -> Iterator[Entry]:
     """An entry a POST, in order; other methods ask for no answer and are passed over."""
     try:
-        interactions, aliases = _interactions(text)
+        members, aliases = _members(text)
+        interactions = _interactions(members)
     except FAULTS as error:
         yield Entry(path, _line(error), trouble=f"no readable YAML ({_said(error)}); {WHERE}")
         return
@@ -44,17 +46,75 @@ def read_cassette(path: str, text: bytes) -> Iterator[Entry]:
         raise Unusable("a cassette without any POST; " + WHERE)
 
 
-def _interactions(text: bytes) -> tuple[list[Any], bool]:
-    """The interactions' nodes, and whether the file uses aliases; events are counted before anything is kept."""
+def load_recording(path: str, text: bytes) -> Recording:
+    """A cassette as a recording: every interaction of every method, unpacked bodies, and where it came from.
+
+    Raises:
+        SetupError: No cassette, or one of which a part cannot be read: half a cassette is never replayed.
+    """
+    try:
+        members, aliases = _members(text)
+        if aliases:
+            raise Unusable("YAML aliases; a cassette to be replayed states every value where it stands")
+        found = [_interaction(_value(node)) for node in _interactions(members)]
+        metadata = _value(members["metadata"]) if "metadata" in members else None
+        return Recording(path, tuple(found), provenance_of(metadata))
+    except FAULTS as error:
+        raise SetupError(f"{path}: no readable YAML (line {_line(error)}: {_said(error)}); {WHERE}") from error
+    except (Unusable, SetupError) as error:
+        raise SetupError(f"{path}: refused: {error}") from error
+
+
+def _interaction(value: Any) -> Interaction:
+    request, response = (value.get(k) if isinstance(value, dict) else None for k in ("request", "response"))
+    status = response.get("status") if isinstance(response, dict) else None
+    code = status.get("code") if isinstance(status, dict) else None
+    if not isinstance(request, dict) or not isinstance(response, dict) or type(code) is not int:
+        raise Unusable(f"{shown(value)}; {WHERE}")
+    method, uri = (_text(request.get(name), "") for name in ("method", "uri"))
+    if not method or not uri.startswith(("http://", "https://")):
+        raise Unusable(f"a request without method or http(s) uri ({uri!r:.60})")
+    headers = _header_lists(response.get("headers"))
+    return Interaction(
+        method,
+        uri,
+        _bytes(request.get("body")),
+        code,
+        _body(response),
+        _header_lists(request.get("headers")),
+        {k: v for k, v in headers.items() if k != "content-encoding"},
+        _text(status.get("message") if isinstance(status, dict) else "", ""),
+    )
+
+
+def _header_lists(headers: Any) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, value in headers.items() if isinstance(headers, dict) else ():
+        listed = value if isinstance(value, list) else [value]
+        if not isinstance(name, str) or not all(isinstance(v, str) for v in listed):
+            raise Unusable(f"a header that is no text: {shown(value)}; expected a name with a list of texts")
+        found.setdefault(name.lower(), []).extend(listed)
+    return found
+
+
+def _members(text: bytes) -> tuple[dict[str, Any], bool]:
+    """The document's members as nodes, and whether it uses aliases; events are counted before anything is kept."""
     aliases = False
     for n, event in enumerate(yaml.parse(text, Loader=Loader)):
         if n > MAX_NODES:
             raise Unusable(f"a cassette of more than {MAX_NODES} YAML nodes; split it")
         aliases = aliases or isinstance(event, yaml.AliasEvent)
     root = yaml.compose(text, Loader=Loader)
-    for key, value in root.value if isinstance(root, yaml.MappingNode) else ():
-        if key.value == "interactions" and isinstance(value, yaml.SequenceNode):
-            return value.value, aliases
+    pairs = root.value if isinstance(root, yaml.MappingNode) else ()
+    return {key.value: value for key, value in pairs if isinstance(key.value, str)}, aliases
+
+
+def _interactions(members: Mapping[str, Any]) -> list[Any]:
+    """The interactions' nodes."""
+    value = members.get("interactions")
+    if isinstance(value, yaml.SequenceNode):
+        nodes: list[Any] = value.value
+        return nodes
     raise Unusable("YAML, but no cassette; " + WHERE)
 
 

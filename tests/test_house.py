@@ -42,6 +42,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     # the order of the stages, and what uses several of them in some order
     "flow": ("asked", "replay", "flow", "calibrate"),
+    # cassettes as values: what they hold, what must go, what matches, what is asked
+    "tapes": ("recording", "cassette_text", "matching", "scrub"),
     # each owns one outside thing; `inputs` is the shape of what the files hold
     "shell": (
         *("settings", "encoder", "cassette", "emulator", "inputs", "store", "report"),
@@ -57,7 +59,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 GROUND = ("errors", "types", "vocab", "formats", "json_keys", "ticket", "stream")
 STAGES = ("prompt", "response", "habits", "readings", "ids", "witnesses", "checks", "exact", "verdict", "engines")
-LEVEL = {name: k for k, name in enumerate(GROUND)} | dict.fromkeys(STAGES, 10) | {"flow": 11, "shell": 12, "cli": 13}
+LEVEL = {name: k for k, name in enumerate(GROUND)} | dict.fromkeys(STAGES, 10) | {"flow": 11, "tapes": 11}
+LEVEL |= {"shell": 12, "cli": 13}
 GROUP_OF = {module: group for group, modules in GROUPS.items() for module in modules}
 CORE = {module for module, group in GROUP_OF.items() if group not in ("shell", "cli")}
 EXCEPTIONS = {

@@ -11,8 +11,10 @@ import vcr
 import yaml
 
 from harness import cassette
-from harness.cassette import read_cassette
+from harness.cassette import load_recording, read_cassette
+from harness.errors import SetupError
 from harness.inputs import Entry, Unusable
+from harness.recording import Provenance
 from harness.store import read, walk
 from tests.conftest import ROOT
 
@@ -210,6 +212,57 @@ def test_laughs_cost_nothing() -> None:
     assert [bool(e.exchange) for e in read_cassette("c", text.encode())] == [True, True, False, False, False, False]
 
 
+def one_interaction(**changes: Any) -> bytes:
+    """A cassette of one interaction, which these members change."""
+    return yaml.dump({"interactions": [interaction() | changes]}).encode()
+
+
+def test_a_recording_holds_every_interaction() -> None:
+    """GETs too, header names in lower case, bodies as bytes, packed ones unpacked."""
+    get = interaction("{}", headers={"Retry-After": ["3"]})
+    get["request"]["method"] = "GET"
+    packed = interaction(gzip.compress(b"x"), headers={"Content-Encoding": "gzip", "A": "b"})
+
+    found = load_recording("p/s.yaml", yaml.dump({"interactions": [get, packed], "metadata": {}}).encode())
+
+    assert [(i.method, i.body, i.headers) for i in found.interactions] == [
+        ("GET", b"{}", {"retry-after": ["3"]}),
+        ("POST", b"x", {"a": ["b"]}),
+    ]
+    assert found.interactions[1].request_body == b'{"model":"m"}'
+    assert found.provenance == Provenance()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param(one_interaction(response={"status": 200, "body": {"string": ""}}), "expected", id="no-code"),
+        pytest.param(one_interaction(request=None), "an object with the keys request, response", id="no-request"),
+        pytest.param(one_interaction(request={"method": "GET", "uri": "file:///x"}), "http.s. uri", id="file-uri"),
+        pytest.param(one_interaction(request={"uri": "https://h"}), "a request without method", id="no-method"),
+        pytest.param(
+            yaml.dump({"interactions": [interaction(headers={"a": [1]})]}).encode(), "header that is no text", id="head"
+        ),
+        pytest.param(b"interactions: [&a x, *a]", "YAML aliases", id="alias"),
+        pytest.param(b"interactions: []\nmetadata: {provenance: [x]}", "expected one of live", id="provenance"),
+        pytest.param(b"interactions: []\nmetadata: !!python/object:os.x {}", "python/object:os.x", id="metadata-tag"),
+        pytest.param(b"a: [", "no readable YAML", id="cut"),
+        pytest.param(b"a: 1", "no cassette", id="other-yaml"),
+        pytest.param(
+            yaml.dump({"interactions": [interaction(), interaction("one")]}).replace(
+                "string: one", "string: !!python/tuple [x]"
+            ).encode(),
+            "python/tuple",
+            id="one-bad-interaction",
+        ),
+    ],
+)  # fmt: skip
+def test_half_a_recording_is_refused_whole(text: bytes, words: str) -> None:
+    """What cannot be read, or would build a Python object, refuses the file; nothing of it is replayed."""
+    with pytest.raises(SetupError, match=words):
+        load_recording("p/s.yaml", text)
+
+
 SHIPPED = list(walk(str(ROOT / "cassettes")))
 
 
@@ -220,6 +273,7 @@ def test_shipped_cassettes_say_that_they_are_hand_made() -> None:
         text = Path(path).read_text()
         assert text.startswith("# Hand-made from a report, never recorded.\n# The report: ")
         assert "# Filled in here: every other field" in text
+        assert load_recording(path, text.encode()).provenance == Provenance("hand-made")
 
 
 def test_shipped_cassettes_hold_the_reported_facts() -> None:

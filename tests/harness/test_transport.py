@@ -5,7 +5,7 @@ import pytest
 from harness.errors import SetupError
 from harness.transport import OPENROUTER, Target, target
 
-KEY = "sk-or-v1-made-up"
+KEY = "sk-made-up"
 GOOD = [
     (None, KEY, (), OPENROUTER),
     ("https://openrouter.ai/api/v1/", KEY, (), OPENROUTER),
@@ -20,8 +20,8 @@ BAD = [
     ("http://openrouter.ai/api/v1", KEY, (), "plain http goes to loopback only"),
     ("http://proxy.example", KEY, ("proxy.example",), "plain http goes to loopback only"),
     ("http://127.0.0.1.example", KEY, (), "plain http goes to loopback only"),
-    ("https://sk-or-v1-typed@openrouter.ai/api/v1", KEY, (), "no plain http"),
-    ("https://openrouter.ai/api/v1?key=sk-or-v1-typed", KEY, (), "no plain http"),
+    ("https://sk-typed@openrouter.ai/api/v1", KEY, (), "no plain http"),
+    ("https://openrouter.ai/api/v1?key=sk-typed", KEY, (), "no plain http"),
     ("ftp://openrouter.ai", KEY, (), "no plain http"),
     ("openrouter.ai/api/v1", KEY, (), "no plain http"),
     ("https://openrouter.ai:x/api", KEY, (), "expected one like"),
