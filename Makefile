@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check truth real bench prompts witnesses emulator-parity soak mutants
+.PHONY: setup demo test check truth real bench prompts witnesses emulator-parity soak drift-planted mutants
 setup: $(STAMP)
 $(STAMP): pyproject.toml tests/constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -46,6 +46,9 @@ emulator-parity: setup
 TRIALS ?= 100000
 soak: setup
 	$(PY) -m tests.report_soak --trials $(TRIALS)
+
+drift-planted: setup
+	$(PY) -m tests.report_drift
 
 mutants: setup
 	$(PY) -m tests.report_mutants

@@ -26,6 +26,7 @@ from harness.cli_base import (
     judging,
 )
 from harness.cli_calibrate import calibrate
+from harness.cli_drift import drift
 from harness.cli_golden import golden
 from harness.errors import SetupError
 from harness.inputs import Entry
@@ -171,6 +172,7 @@ def _show(answers: Iterable[tuple[str, Verdict | Entry]], judge_of: Judging, row
 
 
 app.command()(calibrate)
+app.command()(drift)
 app.add_typer(golden)
 
 

@@ -41,12 +41,16 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *("preset_table", "presets", "wire", "faults", "chat_request", "openrouter_lists"),
     ),
     # the order of the stages, and what uses several of them in some order
-    "flow": ("asked", "replay", "flow", "calibrate"),
     # cassettes as values: what they hold, what must go, what matches, what is asked
     "tapes": ("recording", "cassette_text", "matching", "scrub"),
+    "flow": (
+        *("asked", "replay", "flow", "calibrate"),
+        *("sightings", "aspects", "drift_bills", "drift"),  # two recordings of one request, held against each other
+    ),
     # each owns one outside thing; `inputs` is the shape of what the files hold
     "shell": (
         *("settings", "encoder", "cassette", "emulator", "inputs", "store", "report"),
+        *("checkout", "evidence_report"),  # git; what recordings say of providers, for a terminal
         "hashes",  # what a ticket and a sample say of the code and tables that made them
         *(
             "transport",
@@ -55,7 +59,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
             "catalog",
         ),  # where calls go, what carries them, what the price list says
     ),
-    "cli": ("cli", "cli_base", "cli_calibrate", "cli_golden"),
+    "cli": ("cli", "cli_base", "cli_calibrate", "cli_drift", "cli_golden"),
 }
 GROUND = ("errors", "types", "vocab", "formats", "json_keys", "ticket", "stream")
 STAGES = ("prompt", "response", "habits", "readings", "ids", "witnesses", "checks", "exact", "verdict", "engines")
@@ -113,6 +117,9 @@ TESTED_BY = {
     "chat_request": "test_emulator",
     "openrouter_lists": "test_emulator",
     "replay": "test_exact",
+    "aspects": "test_sightings",
+    "drift_bills": "test_drift",
+    "evidence_report": "test_cli_drift",
     "errors": "test_failures",  # whose fault, and whether trying again can help
     "types": "test_flow",  # what a verdict says of its ids
 }
