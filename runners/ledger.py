@@ -9,6 +9,7 @@ judges nothing.
     attempt          a request: reserved before it is sent; its cost is `settled_nano`, and while that is NULL the whole
                      reservation counts as spent
     answer           the raw bytes that came, one a job
+    fragment         bytes that came and are no answer: cut bodies, errors of status 200, another provider's answer
     verdict          what the judge makes of them; can be computed anew
     meta, amendment  what the run is; that its file was changed, and why
 
@@ -119,7 +120,12 @@ class Ledger:
             "SELECT d.name, coalesce(v.name, 'unjudged'), count(*) FROM answer w JOIN job j USING (job) "
             "JOIN dataset d USING (ds) LEFT JOIN verdict v USING (job) GROUP BY 1, 2"
         )
-        return Totals(spent, reserved, n_attempts, n_unknown, self._counted(ends), self._counted(verdicts))
+        tokens = (
+            "SELECT d.name, 'all', sum(coalesce(w.n_tokens, 0)) FROM answer w JOIN job j USING (job) "
+            "JOIN dataset d USING (ds) GROUP BY 1"
+        )
+        n_tokens = {name: found["all"] for name, found in self._counted(tokens).items()}
+        return Totals(spent, reserved, n_attempts, n_unknown, self._counted(ends), self._counted(verdicts), n_tokens)
 
     def numbers(self, table: Literal["job", "attempt"]) -> int:
         """The highest number given so far, 0 where there is none."""

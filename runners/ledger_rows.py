@@ -7,7 +7,7 @@ import hashlib
 import zlib
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from runners.jobs import request_bytes
@@ -35,14 +35,16 @@ CREATE INDEX attempt_job ON attempt (job);
 CREATE INDEX attempt_open ON attempt (state) WHERE settled_nano IS NULL;
 CREATE TABLE answer (
   job INTEGER PRIMARY KEY REFERENCES job, attempt INTEGER NOT NULL REFERENCES attempt, body BLOB NOT NULL,
-  sha256 BLOB NOT NULL) STRICT;
+  sha256 BLOB NOT NULL, n_tokens INTEGER) STRICT;
+CREATE TABLE fragment (attempt INTEGER PRIMARY KEY REFERENCES attempt, body BLOB NOT NULL) STRICT;
 CREATE TABLE verdict (job INTEGER PRIMARY KEY REFERENCES answer, name TEXT NOT NULL, packed BLOB NOT NULL) STRICT;
 """
 SELECT = """
 SELECT d.name, j.prompt_id, j.idx, j.request, j.n_prompt, j.max_tokens, j.end, j.note, j.job,
        (SELECT count(*) FROM attempt a WHERE a.job = j.job),
-       (SELECT sum(coalesce(a.settled_nano, a.reserved_nano)) FROM attempt a WHERE a.job = j.job),
-       w.body, w.sha256, t.attempt, t.ended_at, t.status, t.failure, t.provider, t.generation, b.json, v.name, v.packed
+       (SELECT coalesce(sum(coalesce(a.settled_nano, a.reserved_nano)), 0) FROM attempt a WHERE a.job = j.job),
+       w.body, w.sha256, w.n_tokens, t.attempt, t.ended_at, t.status, t.failure, t.provider, t.generation, v.name,
+       v.packed, b.json
 FROM job j JOIN dataset d USING (ds) LEFT JOIN answer w USING (job) LEFT JOIN verdict v USING (job)
 LEFT JOIN attempt t ON t.attempt = coalesce(w.attempt, (SELECT max(a.attempt) FROM attempt a WHERE a.job = j.job))
 LEFT JOIN block b USING (block)
@@ -58,6 +60,7 @@ class Row:
         end: "answered", a name of `backoff.ENDS`, or None while it is open.
         cost_nano: Of all its attempts together; a reservation that is not settled counts whole.
         ended_at: Unix time in seconds at which the answer (or the last failure) came.
+        n_tokens: Completion tokens of the answer as billed, None where not said.
         failure: Kind of the last failure where there is no answer.
         answer: The raw bytes, None where none came.
         verdict: What `verdicts.pack` made, None where nothing was judged; verdict_name says it in a word.
@@ -76,6 +79,7 @@ class Row:
     cost_nano: int
     answer: bytes | None
     answer_sha256: str | None
+    n_tokens: int | None
     attempt: int | None
     ended_at: float | None
     status: int | None
@@ -91,6 +95,9 @@ class Row:
         return hashlib.sha256(self.request).hexdigest()
 
 
+_FIELDS = tuple(member.name for member in fields(Row))  # SELECT gives them in this order, and the block
+
+
 @dataclass(frozen=True, slots=True)
 class Totals:
     """Sums over the whole ledger.
@@ -99,6 +106,7 @@ class Totals:
         reserved_nano: Reservations that are not settled.
         ends: Per data set, jobs by their end; "open" where there is none.
         verdicts: Per data set, answers by their verdict; "unjudged" where there is none.
+        n_tokens: Per data set, completion tokens of all answers as billed.
     """
 
     spent_nano: int = 0
@@ -107,6 +115,7 @@ class Totals:
     n_unknown: int = 0
     ends: Mapping[str, Counter[str]] = field(default_factory=dict)
     verdicts: Mapping[str, Counter[str]] = field(default_factory=dict)
+    n_tokens: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,30 +129,10 @@ class Known:
 
 def row_of(values: tuple[Any, ...]) -> Row:
     """A row of SELECT."""
-    dataset, prompt_id, index, request, n_prompt, max_tokens, end, note, job, n_attempts, cost, body, sha256, *rest = (
-        values
-    )
-    attempt, ended_at, status, failure, provider, generation, block, verdict_name, verdict = rest
-    return Row(
-        dataset=dataset,
-        id=prompt_id,
-        index=index,
-        request=request_bytes(zlib.decompress(request), block or b""),
-        n_prompt=n_prompt,
-        max_tokens=max_tokens,
-        end=end,
-        note=note,
-        job=job,
-        n_attempts=n_attempts,
-        cost_nano=cost or 0,
-        answer=None if body is None else zlib.decompress(body),
-        answer_sha256=None if sha256 is None else sha256.hex(),
-        attempt=attempt,
-        ended_at=ended_at,
-        status=status,
-        failure=failure,
-        provider=provider,
-        generation=generation,
-        verdict_name=verdict_name,
-        verdict=verdict,
-    )
+    *plain, block = values
+    known = dict(zip(_FIELDS, plain, strict=True))
+    packed, digest = known["answer"], known["answer_sha256"]
+    known["request"] = request_bytes(zlib.decompress(known["request"]), block or b"")
+    known["answer"] = None if packed is None else zlib.decompress(packed)
+    known["answer_sha256"] = None if digest is None else digest.hex()
+    return Row(**known)

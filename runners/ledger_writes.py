@@ -48,7 +48,14 @@ def reserved(attempt: int, job: int, block: int, nano: int, at: float) -> Iterat
 
 
 def answered(
-    attempt: int, job: int, body: bytes, at: float, *, provider: str | None, generation: str | None
+    attempt: int,
+    job: int,
+    body: bytes,
+    at: float,
+    *,
+    provider: str | None,
+    generation: str | None,
+    n_tokens: int | None = None,
 ) -> Iterator[Statement]:
     """A whole answer came; what it cost is written by `settled`, in the same transaction where it is known."""
     yield (
@@ -56,7 +63,8 @@ def answered(
         "WHERE attempt = ?",
         (at, provider, generation, attempt),
     )
-    yield "INSERT INTO answer VALUES (?, ?, ?, ?)", (job, attempt, zlib.compress(body, LEVEL), sha256(body).digest())
+    packed, digest = zlib.compress(body, LEVEL), sha256(body).digest()
+    yield "INSERT INTO answer VALUES (?, ?, ?, ?, ?)", (job, attempt, packed, digest, n_tokens)
     yield "UPDATE job SET end = ?, note = NULL WHERE job = ?", (ANSWERED, job)
 
 
@@ -82,6 +90,12 @@ def failed(
         "WHERE attempt = ?",
         (state, at, failure, note[:NOTE_CHARS], status, provider, generation, attempt),
     )
+
+
+def fragment(attempt: int, body: bytes) -> Iterator[Statement]:
+    """Bytes that came and are no answer, kept since they may have been paid for; none, no row."""
+    if body:
+        yield "INSERT INTO fragment VALUES (?, ?)", (attempt, zlib.compress(body, LEVEL))
 
 
 def ended(job: int, end: str, note: str) -> Iterator[Statement]:

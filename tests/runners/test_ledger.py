@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import zlib
 from collections import Counter, deque
 from contextlib import closing
 from hashlib import sha256
@@ -43,6 +44,7 @@ def test_rows_hold_what_was_written(tmp_path: Path) -> None:
     assert (first.answer, first.answer_sha256) == (b'{"x":5}', sha256(b'{"x":5}').hexdigest())
     assert (first.n_prompt, first.max_tokens, first.n_attempts, first.cost_nano) == (9, 99, 1, 7)
     assert (first.end, first.provider, first.generation, first.ended_at) == ("answered", "Chutes", "gen-5", 2.0)
+    assert first.n_tokens == 5
     assert (first.verdict_name, first.verdict) == ("verified", b"packed")
     assert (rows[1].cost_nano, rows[1].verdict) == (100, None)  # not settled: the whole reservation
 
@@ -80,6 +82,7 @@ def test_totals_and_lookups(tmp_path: Path) -> None:
             0,
             {"a": Counter(answered=2, open=1), "b": Counter(answered=1)},
             {"a": Counter(exact=1, unjudged=1), "b": Counter(unjudged=1)},
+            {"a": 10, "b": 5},
         )
         assert (ledger.numbers("job"), ledger.numbers("attempt")) == (1001, 1001)
         assert ledger.unsettled() == [(2, "answered", 100, "gen-1")]
@@ -87,6 +90,26 @@ def test_totals_and_lookups(tmp_path: Path) -> None:
         assert ledger.latest_verdicts(5) == [("Chutes", "exact", b"")]
         assert ledger.known(1, "p6") == Known(7, None, sha256(b'{"n":6}').digest())
         assert ledger.known(2, "p6") is None
+
+
+def test_a_changed_request_opens_its_prompt_again(tmp_path: Path) -> None:
+    """The same job with another body: the new request and hash stand, and no end."""
+    with made(tmp_path) as ledger:
+        ledger.commit([w.job(3, ledger.named("dataset", "a"), prompt(0)), w.ended(3, "bad-request", "no")])
+        ledger.commit([w.job(3, 1, prompt(0, body=b'{"new":1}', max_tokens=5))])
+        (row,) = ledger.rows()
+        assert (row.request, row.end, row.note, row.max_tokens, row.cost_nano) == (b'{"new":1}', None, None, 5, 0)
+        assert ledger.known(1, "p0") == Known(3, None, sha256(b'{"new":1}').digest())
+
+
+def test_fragments_are_kept(tmp_path: Path) -> None:
+    """Bytes that are no answer stay with their attempt; no bytes, no row."""
+    with made(tmp_path) as ledger:
+        answered(ledger, 0)
+        ledger.commit([w.fragment(1, b"half an ans"), w.fragment(2, b"")])
+        assert [(n, zlib.decompress(body)) for n, body in ledger._db.execute("SELECT * FROM fragment")] == [
+            (1, b"half an ans")
+        ]
 
 
 def test_meta_and_amendments(tmp_path: Path) -> None:

@@ -1,0 +1,89 @@
+"""Group commit: what an event loop writes at about the same time becomes one transaction of the ledger.
+
+A thread commits; while it does, the next group gathers. A write is on the disk when its awaitable returns. Knows
+nothing of what is written.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+
+from harness.errors import SetupError
+from runners.ledger import Ledger, Write
+
+LINGER_S = 0.002
+"""Between two commits: groups grow, and nothing waits as long as 50 ms."""
+Waiting = tuple[Sequence[Write], "asyncio.Future[None]", float]
+
+
+class Commits:
+    """The one way of a running loop into its ledger; make it in the loop, and close it.
+
+    Attributes:
+        longest_s: From a write's arrival to its commit, at most so far.
+        n_groups: Transactions so far.
+    """
+
+    def __init__(self, ledger: Ledger, clock: Callable[[], float]) -> None:
+        self._ledger, self._clock = ledger, clock
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[Waiting] = []
+        self._wake = threading.Condition()
+        self._closing = False
+        self._error: SetupError | None = None
+        self.longest_s, self.n_groups = 0.0, 0
+        self._thread = threading.Thread(target=self._work, name="ledger", daemon=True)
+        self._thread.start()
+
+    def put(self, *writes: Write) -> "asyncio.Future[None]":
+        """Commits these together; await it to know that they are on the disk.
+
+        The awaitable raises SetupError where they could not be written; so does every later one.
+        """
+        done = self._loop.create_future()
+        if self._error is not None:
+            done.set_exception(self._error)
+            return done
+        with self._wake:
+            self._waiting.append((writes, done, self._clock()))
+            self._wake.notify()
+        return done
+
+    async def close(self) -> None:
+        """Write what waits, and end the thread."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        await self._loop.run_in_executor(None, self._thread.join)
+
+    def _work(self) -> None:
+        pause = threading.Event()
+        while group := self._group():
+            error = self._error
+            try:
+                if error is None:
+                    self._ledger.commit(write for writes, _, _ in group for write in writes)
+            except SetupError as failed:
+                error = failed
+            self.n_groups += 1
+            self.longest_s = max(self.longest_s, self._clock() - group[0][2])
+            self._loop.call_soon_threadsafe(self._tell, group, error)
+            pause.wait(LINGER_S)
+
+    def _group(self) -> list[Waiting]:
+        """What waits; [] when closing and nothing does."""
+        with self._wake:
+            while not self._waiting and not self._closing:
+                self._wake.wait()
+            group, self._waiting = self._waiting, []
+            return group
+
+    def _tell(self, group: list[Waiting], error: SetupError | None) -> None:
+        self._error = self._error or error
+        for _, done, _ in group:
+            if done.cancelled():
+                continue
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)

@@ -1,0 +1,163 @@
+"""Answers judged beside the event loop, in processes of their own: the same `judge` as the gate's.
+
+A process takes a batch of answers and gives packed verdicts. Knows nothing of the ledger.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+
+from harness.encoder import encode_ordinary, encode_prompt_text, load_vocab
+from harness.errors import SetupError
+from harness.flow import Kit, judge
+from harness.formats import formats
+from harness.habits import load_habits
+from harness.response import loads
+from harness.types import Exchange, Finding, Verdict
+from runners.verdicts import Facts, pack
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What a kit is made of, in values that another process can be sent.
+
+    Attributes:
+        habits: Text of the habits file.
+        vocab: As `encoder.load_vocab` takes it.
+        facts: What each verdict is packed with.
+    """
+
+    habits: str
+    vocab: str | None
+    facts: Facts
+
+    def kit(self) -> Kit:
+        """Load and check everything."""
+        vocab, habits = load_vocab(self.vocab), load_habits(self.habits)
+        return Kit(vocab, encode_ordinary, formats(), habits, encode_prompt_text)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer to be judged: the bytes that were sent and those that came."""
+
+    name: str
+    request: bytes
+    response: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A verdict in short, and packed.
+
+    Attributes:
+        good: Whether the answer goes into training as it is: accepted, and its prompt not contradicted.
+        findings: Codes of what speaks against it.
+    """
+
+    name: str
+    good: bool
+    n_ids: int
+    findings: tuple[str, ...]
+    packed: bytes
+
+
+def judged(answer: Answer, kit: Kit, facts: Facts) -> Judged:
+    """The verdict on one answer; a bug of ours is a rejection that says so, never the end of a run.
+
+    Raises:
+        SetupError: Our own inputs are wrong: every further answer would fail the same way.
+    """
+    try:
+        verdict = judge(Exchange(answer.name, answer.response, loads(answer.request)), kit)
+    except SetupError:
+        raise
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        said = f"{type(error).__name__}: {error!s:.200} ({Path(where.filename).name}:{where.lineno})"
+        text = f"a bug of tokenproof, please report it with this answer: {said}"
+        verdict = Verdict("rejected", findings=(Finding("judge-failed", "judge", text),))
+    return brief(verdict, facts)
+
+
+def brief(verdict: Verdict, facts: Facts) -> Judged:
+    """A verdict in short, and packed."""
+    good = is_good(verdict)
+    against = tuple(f.code for f in verdict.findings if f.fatal or f.code == "prompt-mismatch") or (verdict.name,)
+    return Judged(verdict.name, good, len(verdict.ids.ids), () if good else against, pack(verdict, facts))
+
+
+def is_good(verdict: Verdict) -> bool:
+    """Whether an answer goes into training as it is."""
+    return verdict.accepted and verdict.prompt != "contradicted"
+
+
+class Judges:
+    """Processes that judge; 0 of them: a thread of this one. Close them.
+
+    Raises (from `judge`):
+        SetupError: The recipe is wrong, or a process died.
+    """
+
+    def __init__(self, recipe: Recipe, n_processes: int) -> None:
+        self.n_batches = max(1, n_processes)
+        self._pool: Executor
+        if n_processes:
+            spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads and a loop may hang
+            self._pool = ProcessPoolExecutor(n_processes, spawn, _begin, (recipe,))
+        else:
+            self._pool = ThreadPoolExecutor(1, "judge")
+        self._recipe = recipe
+
+    async def judge(self, batch: Sequence[Answer]) -> list[Judged]:
+        """Verdicts in the order of the batch."""
+        work = partial(_judged_by, self._recipe) if isinstance(self._pool, ThreadPoolExecutor) else _judged_here
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work, tuple(batch))
+        except BrokenProcessPool as error:
+            said = "a process that judges has died; the answers are in the ledger: run the same command again"
+            raise SetupError(said) from error
+
+    def close(self) -> None:
+        """End the processes; a batch that they have begun is finished first."""
+        self._pool.shutdown(cancel_futures=True)
+
+
+_RECIPES: list[Recipe] = []  # of a process of the pool: the one that it was begun with
+
+
+def _begin(recipe: Recipe) -> None:
+    """The first thing that a process of the pool does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the runner, which ends us when it is done
+    threading.Thread(target=_follow_parent, daemon=True).start()
+    _RECIPES.append(recipe)
+    _kit(recipe)
+
+
+def _follow_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)  # it was killed: nobody reads what we write any more
+
+
+@lru_cache(maxsize=2)
+def _kit(recipe: Recipe) -> Kit:
+    return recipe.kit()
+
+
+def _judged_by(recipe: Recipe, batch: Sequence[Answer]) -> list[Judged]:
+    return [judged(answer, _kit(recipe), recipe.facts) for answer in batch]
+
+
+def _judged_here(batch: Sequence[Answer]) -> list[Judged]:
+    return _judged_by(_RECIPES[0], batch)
