@@ -18,7 +18,7 @@ from harness.store import atomic_file
 
 READ_ROWS = 256
 """Rows that are in memory at once when a file is read."""
-GROUP_VALUES = 2_000_000
+GROUP_VALUES = 500_000
 """Values of the longest lists in one row group that is written: what bounds the memory, whatever a row holds."""
 GROUP_ROWS = 1000
 

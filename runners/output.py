@@ -1,0 +1,62 @@
+"""All that is written from a ledger: the samples, what was left out, and summary.json with the hashes of both.
+
+Knows nothing of how the ledger was filled.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness.errors import SetupError
+from harness.flow import Kit
+from harness.store import write_atomic
+from runners.ledger import Ledger
+from runners.samples import FILES, Taken, write
+from runners.summary import Summary
+
+LEDGER, SUMMARY = "ledger.sqlite3", "summary.json"
+
+
+def write_output(
+    ledger: Ledger,
+    kit: Kit,
+    out: Path,
+    *,
+    allow_unverified_prompt: bool = False,
+    tick: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
+    """Write samples.parquet, samples.jsonl, rejected.parquet and, last, summary.json; gives what that says.
+
+    The same ledger gives the same bytes. `tick` is called once a row.
+
+    Raises:
+        SetupError: They cannot be written, or an answer is not judged yet.
+    """
+    summary = Summary()
+
+    def seen(taken: Taken) -> None:
+        tick()
+        summary.add(taken)
+
+    write(ledger, kit, out, allow_unverified_prompt=allow_unverified_prompt, seen=seen)
+    meta = ledger.meta()
+    told = summary.as_json(
+        run_sha256=meta.get("run_sha256"),
+        ticket_id=meta.get("ticket_id") or None,
+        ungated=meta.get("ungated") or None,
+        amendments=[{"at": at, "run_sha256": sha, "reason": why} for at, sha, why in ledger.amendments()],
+        allow_unverified_prompt=allow_unverified_prompt,
+        files={name: _file(out / name) for name in FILES},
+    )
+    write_atomic(out / SUMMARY, json.dumps(told, indent=1, ensure_ascii=False).encode() + b"\n")
+    return told
+
+
+def _file(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+    except OSError as error:
+        raise SetupError(f"{path}: just written, and cannot be read: {error.strerror or error}") from error

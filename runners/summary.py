@@ -1,0 +1,165 @@
+"""A run in sums: verdicts, findings, dollars and tokens by data set and provider, and all ids against the bill.
+
+Takes rows one by one. Knows nothing of files; what is printed is made from `as_json`.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.types import Origin, Verdict
+from harness.witnesses import billed_offset, n_before_end
+from runners.samples import Taken
+
+TOP_FINDINGS = 10
+VERDICTS = ("exact", "verified", "unverified", "rejected")
+HEADERS = ("data set", "provider", "answers", *VERDICTS, "samples", "no answer", "ids", "USD", "findings")
+
+
+@dataclass(slots=True)
+class Group:
+    """The sums of one data set at one provider; `counts` has the words of HEADERS and of `ends`."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    findings: Counter[str] = field(default_factory=Counter)
+    ends: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(slots=True)
+class Bill:
+    """Ids that were accepted against what was billed for them, the provider's known offsets taken out.
+
+    Attributes:
+        n_answers, n_ids, n_billed: Of whole answers whose provider's offset is known.
+        apart: Tokens that were billed for what cannot be compared, and the number of answers, by why.
+    """
+
+    n_answers: int = 0
+    n_ids: int = 0
+    n_billed: int = 0
+    apart: dict[str, Counter[str]] = field(default_factory=dict)
+
+    def add(self, taken: Taken) -> None:
+        """One answer."""
+        verdict = taken.verdict
+        if verdict is None:
+            return
+        billed, offset = verdict.completion_tokens, _offset(taken)
+        if not verdict.accepted or verdict.truncated or billed is None or offset is None or taken.fmt is None:
+            self.apart.setdefault(_why_apart(verdict), Counter()).update(answers=1, billed=billed or 0)
+            return
+        self.n_answers += 1
+        self.n_ids += n_before_end(verdict.ids.ids, taken.fmt)
+        self.n_billed += billed - offset
+
+    def as_json(self) -> dict[str, Any]:
+        """For summary.json; `difference` is ids - billed."""
+        share = (self.n_ids - self.n_billed) / self.n_billed if self.n_billed else None
+        whole = {"answers": self.n_answers, "ids": self.n_ids, "billed": self.n_billed}
+        apart = {why: dict(sums) for why, sums in sorted(self.apart.items())}
+        return {**whole, "difference": self.n_ids - self.n_billed, "difference_share": share, "apart": apart}
+
+
+def _why_apart(verdict: Verdict) -> str:
+    """Why an answer's ids cannot be held against its bill."""
+    if not verdict.accepted:
+        return verdict.name
+    if verdict.truncated:
+        return "truncated"
+    return "no bill" if verdict.completion_tokens is None else "offset unknown"
+
+
+def _offset(taken: Taken) -> int | None:
+    verdict, fmt = taken.verdict, taken.fmt
+    if verdict is None or fmt is None or verdict.thinking is None:
+        return None
+    return billed_offset(taken.traits, fmt, verdict.thinking, cut=verdict.truncated)
+
+
+@dataclass(slots=True)
+class Summary:
+    """Sums over rows, to be fed one by one."""
+
+    groups: dict[tuple[str, str], Group] = field(default_factory=dict)
+    bill: Bill = field(default_factory=Bill)
+    n_open: int = 0
+    cost_nano: int = 0
+
+    def add(self, taken: Taken) -> None:
+        """One row of the ledger."""
+        row, verdict = taken.row, taken.verdict
+        self.cost_nano += row.cost_nano
+        self.bill.add(taken)
+        provider = (verdict.provider if verdict else None) or row.provider or "-"
+        group = self.groups.setdefault((row.dataset, provider), Group())
+        group.counts["cost_nano"] += row.cost_nano
+        if verdict is None:
+            group.ends[row.end or "open"] += 1
+            group.counts["no answer"] += 1
+            self.n_open += row.end is None
+            return
+        group.counts.update(("answers", verdict.name))
+        group.counts["samples"] += taken.left_out is None
+        group.counts["ids"] += len(verdict.ids.ids) if taken.left_out is None else 0
+        group.counts["masked"] += verdict.ids.origins.count(Origin.INFERRED) if taken.left_out is None else 0
+        group.findings.update({f.code for f in verdict.findings})
+        if taken.left_out and taken.left_out != verdict.name:
+            group.findings[taken.left_out] += 1
+
+    def as_json(self, **more: Any) -> dict[str, Any]:
+        """summary.json, with what more is known of the run."""
+        total: Counter[str] = sum((group.counts for group in self.groups.values()), Counter())
+        findings: Counter[str] = sum((group.findings for group in self.groups.values()), Counter())
+        return {
+            **more,
+            "spent_usd": self.cost_nano / 1e9,
+            "open": self.n_open,
+            **_words(total),
+            "findings": _top(findings),
+            "bill": self.bill.as_json(),
+            "groups": [
+                {
+                    "data_set": data_set,
+                    "provider": provider,
+                    **_words(group.counts),
+                    "cost_usd": group.counts["cost_nano"] / 1e9,
+                    "ends": dict(sorted(group.ends.items())),
+                    "findings": _top(group.findings),
+                }
+                for (data_set, provider), group in sorted(self.groups.items())
+            ],
+        }
+
+
+def _words(counts: Mapping[str, int]) -> dict[str, int]:
+    names = ("answers", *VERDICTS, "samples", "ids", "masked")
+    return {name: counts.get(name, 0) for name in names} | {"no_answer": counts.get("no answer", 0)}
+
+
+def _top(findings: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(findings.items(), key=lambda item: (-item[1], item[0]))[:TOP_FINDINGS])
+
+
+def table(summary: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """The cells below HEADERS, a row a data set and provider, from a summary as JSON."""
+    return [
+        (
+            group["data_set"],
+            group["provider"],
+            *(f"{group[name.replace(' ', '_')]:,}" for name in HEADERS[2:-2]),
+            f"{group['cost_usd']:.4f}",
+            ", ".join(f"{code} {n}" for code, n in [*group["ends"].items(), *group["findings"].items()][:3]),
+        )
+        for group in summary["groups"]
+    ]
+
+
+def bill_lines(bill: Mapping[str, Any]) -> Sequence[str]:
+    """The ids against the bill in words, a line for what was compared and one for each part that could not be."""
+    share = "" if bill["difference_share"] is None else f" ({bill['difference_share']:+.4%})"
+    first = (
+        f"{bill['ids']:,} ids of {bill['answers']:,} accepted answers, {bill['billed']:,} billed after known offsets: "
+        f"{bill['difference']:+,}{share}"
+    )
+    return [first, *(f"{why}: {n['answers']:,} answers, {n['billed']:,} billed" for why, n in bill["apart"].items())]
