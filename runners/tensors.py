@@ -1,18 +1,35 @@
-"""Tensors: the dtypes that states come in, padding, seeds, and bytes without a copy.
+"""Tensors: the dtypes that states come in, padding, copies off a device, bytes without a copy, seeds.
 
-The owner of torch, so every other runner handles tensors by their methods alone. Knows nothing of models, samples or
+The owner of torch: every other runner handles tensors by their methods alone. Knows nothing of models, samples or
 files.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
+from torch import Tensor
 
 from harness.errors import SetupError
 
+__all__ = [
+    *("DTYPES", "NAMES", "OutOfMemoryError", "VERSION", "Tensor"),
+    *("dtype", "host", "no_gradients", "padded", "raw", "seeded", "settle", "stacked"),
+]
+
 DTYPES: Mapping[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """By the names that a command takes."""
+NAMES: Mapping[torch.dtype, str] = {
+    torch.float32: "F32",
+    torch.bfloat16: "BF16",
+    torch.float16: "F16",
+    torch.int64: "I64",
+    torch.uint8: "U8",
+}
+"""As safetensors files name them."""
+OutOfMemoryError = torch.OutOfMemoryError
+VERSION = str(torch.__version__)
 
 
 def dtype(name: str) -> torch.dtype:
@@ -33,3 +50,46 @@ def seeded(seed: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         yield
+
+
+def no_gradients() -> AbstractContextManager[None]:
+    """Inside, nothing is kept for a backward pass."""
+    return torch.inference_mode()
+
+
+def padded(batch: "Sequence[array[int]]", device: object) -> tuple[Tensor, Tensor | None]:
+    """Right-padded ids [B, S] with 0, and the attention mask [B, S]; None where every row is full."""
+    longest = max(map(len, batch))
+    ids = torch.zeros((len(batch), longest), dtype=torch.int64)
+    mask = torch.zeros_like(ids)
+    for row, sequence in enumerate(batch):
+        ids[row, : len(sequence)] = torch.frombuffer(sequence, dtype=torch.int64)
+        mask[row, : len(sequence)] = 1
+    full = all(len(sequence) == longest for sequence in batch)
+    where = torch.device(str(device))
+    return ids.to(where), None if full else mask.to(where)
+
+
+def stacked(layers: Sequence[Tensor]) -> Tensor:
+    """Layers of (B, S, H) side by side: (B, S, A, H), on the device of the first."""
+    return torch.stack([layer.to(layers[0].device) for layer in layers], dim=2)
+
+
+def host(tensor: Tensor) -> Tensor:
+    """The tensor on the CPU; off a GPU the copy is under way until `settle`, and the next forward need not wait."""
+    if tensor.device.type != "cuda":
+        return tensor.cpu()
+    copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    return copy.copy_(tensor, non_blocking=True)
+
+
+def settle() -> None:
+    """Wait for the copies that `host` began."""
+    if torch.cuda.is_available():
+        for device in range(torch.cuda.device_count()):
+            torch.cuda.synchronize(device)
+
+
+def raw(tensor: Tensor) -> memoryview:
+    """The bytes of a CPU tensor in row-major order, without a copy where it lies so already."""
+    return memoryview(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())

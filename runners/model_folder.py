@@ -1,0 +1,103 @@
+"""A model's folder as files: its configuration, and which weights lie there. Loads no model, needs no torch."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.errors import HarnessError, SetupError
+from harness.response import loads
+
+MAX_CONFIG_BYTES = 64 << 20
+WEIGHTS = ("*.safetensors", "*.bin")
+"""The first of these that there are."""
+N_HASHING = 8  # files at a time: hashing is slower than the disks that models of a terabyte lie on
+SNAPSHOT = re.compile(r"models--(?P<owner>.+?)--(?P<name>[^/]+)/snapshots/(?P<revision>[0-9a-f]{7,64})/?$")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFolder:
+    """What the files say.
+
+    Attributes:
+        name: `owner/name` of a Hugging Face cache, else the folder's own name.
+        revision: Of a Hugging Face cache; None elsewhere.
+        config: The values of the text model: `text_config` where the model has more than one part.
+    """
+
+    path: Path
+    name: str
+    revision: str | None
+    architecture: str
+    config: Mapping[str, Any]
+    config_sha256: str
+
+    def number(self, key: str) -> int:
+        """A positive whole number of the configuration.
+
+        Raises:
+            SetupError: It is not there.
+        """
+        value = self.config.get(key)
+        if type(value) is not int or value < 1:
+            raise SetupError(f"{self.path}/config.json: {key} is {value!r:.60}; expected a whole number above 0")
+        return value
+
+    @property
+    def max_length(self) -> int | None:
+        """The longest sequence that the positions are made for; None where the configuration names none."""
+        return self.number("max_position_embeddings") if "max_position_embeddings" in self.config else None
+
+
+def read_model_folder(folder: str | Path) -> ModelFolder:
+    """The folder of a model, weights or not.
+
+    Raises:
+        SetupError: It holds no configuration of a model.
+    """
+    path = Path(folder)
+    file = path / "config.json"
+    try:
+        with file.open("rb") as stream:
+            data = stream.read(MAX_CONFIG_BYTES + 1)
+        value = loads(data) if len(data) <= MAX_CONFIG_BYTES else None
+    except (OSError, HarnessError) as error:
+        raise SetupError(f"{file} cannot be read ({error!s:.200}); expected the folder of a local model") from error
+    if not isinstance(value, dict):
+        raise SetupError(f"{file} is no JSON object; expected the folder of a local model")
+    text = value.get("text_config")
+    config = text if isinstance(text, dict) else value
+    named = value.get("architectures") or config.get("architectures") or [value.get("model_type")]
+    cached = SNAPSHOT.search(path.absolute().as_posix())
+    return ModelFolder(
+        path,
+        f"{cached['owner']}/{cached['name']}" if cached else path.resolve().name,
+        cached["revision"] if cached else None,
+        str(named[0] if isinstance(named, list) and named else named),
+        config,
+        hashlib.sha256(data).hexdigest(),
+    )
+
+
+def weights_sha256(folder: Path) -> str | None:
+    """One hash of all weights: of the lines `sha256  name` of the files, by name. None where no weights lie there."""
+    kinds = (sorted(folder.glob(kind)) for kind in WEIGHTS)
+    files = next((found for found in kinds if found), [])
+    if not files:
+        return None
+    try:
+        with ThreadPoolExecutor(N_HASHING) as pool:
+            digests = list(pool.map(file_sha256, files))
+    except OSError as error:
+        raise SetupError(f"{error.filename} cannot be read: {error.strerror or error}") from error
+    lines = "".join(f"{digest}  {file.name}\n" for digest, file in zip(digests, files, strict=True))
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def file_sha256(file: Path) -> str:
+    """Of a file's bytes."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
