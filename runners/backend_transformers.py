@@ -169,14 +169,14 @@ def _load(about: ModelFolder, how: Loading) -> Any:
     place: dict[str, Any] = {"device_map": how.device_map} if how.device_map else {}
     try:
         with _quiet():
-            model = AutoModelForCausalLM.from_pretrained(
+            model: Any = AutoModelForCausalLM.from_pretrained(
                 about.path,
                 dtype=tensors.dtype(how.dtype),
                 local_files_only=True,
                 trust_remote_code=how.trust_remote_code,
                 **place,
             )
-        return (model if how.device_map else model.to(how.device)).eval()
+        return (model if how.device_map else model.to(tensors.place(how.device))).eval()
     except (OSError, ValueError, ImportError, RuntimeError, AssertionError) as error:
         raise SetupError(f"{about.path} cannot be loaded by transformers: {error!s:.400}") from error
 

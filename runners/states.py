@@ -9,6 +9,7 @@ import hashlib
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal, Protocol
 
 from harness.errors import SetupError
@@ -123,7 +124,7 @@ def choose_layers(text: str, n_layers: int) -> tuple[int, ...]:
         layers = eagle3_layers(n_layers) if text == "eagle3" else tuple(int(part) for part in text.split(","))
     except ValueError:
         raise SetupError(f"--layers {text!r} is neither `eagle3` nor numbers such as 2,30,58") from None
-    ascending = all(a < b for a, b in zip(layers, layers[1:], strict=False))
+    ascending = all(a < b for a, b in pairwise(layers))
     if not ascending or layers[0] < 1 or layers[-1] >= n_layers:
         raise SetupError(
             f"--layers {text}: auxiliary layers {', '.join(map(str, layers))} of a model with {n_layers}; expected "

@@ -9,14 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 import torch
-from torch import Tensor
+from torch import Tensor as Tensor  # that other runners can name the type
 
 from harness.errors import SetupError
-
-__all__ = [
-    *("DTYPES", "NAMES", "OutOfMemoryError", "VERSION", "Tensor"),
-    *("dtype", "host", "no_gradients", "padded", "raw", "seeded", "settle", "stacked"),
-]
 
 DTYPES: Mapping[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """By the names that a command takes."""
@@ -57,6 +52,11 @@ def no_gradients() -> AbstractContextManager[None]:
     return torch.inference_mode()
 
 
+def place(device: object) -> torch.device:
+    """The device of this name; RuntimeError where torch knows none."""
+    return torch.device(str(device))
+
+
 def padded(batch: "Sequence[array[int]]", device: object) -> tuple[Tensor, Tensor | None]:
     """Right-padded ids [B, S] with 0, and the attention mask [B, S]; None where every row is full."""
     longest = max(map(len, batch))
@@ -66,8 +66,7 @@ def padded(batch: "Sequence[array[int]]", device: object) -> tuple[Tensor, Tenso
         ids[row, : len(sequence)] = torch.frombuffer(sequence, dtype=torch.int64)
         mask[row, : len(sequence)] = 1
     full = all(len(sequence) == longest for sequence in batch)
-    where = torch.device(str(device))
-    return ids.to(where), None if full else mask.to(where)
+    return ids.to(place(device)), None if full else mask.to(place(device))
 
 
 def stacked(layers: Sequence[Tensor]) -> Tensor:
@@ -92,4 +91,4 @@ def settle() -> None:
 
 def raw(tensor: Tensor) -> memoryview:
     """The bytes of a CPU tensor in row-major order, without a copy where it lies so already."""
-    return memoryview(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())
+    return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data
