@@ -27,6 +27,7 @@ from harness.cli_base import (
 )
 from harness.cli_calibrate import calibrate
 from harness.cli_drift import drift
+from harness.cli_extract import extract
 from harness.cli_golden import golden
 from harness.errors import SetupError
 from harness.inputs import Entry
@@ -173,6 +174,7 @@ def _show(answers: Iterable[tuple[str, Verdict | Entry]], judge_of: Judging, row
 
 app.command()(calibrate)
 app.command()(drift)
+app.command()(extract)
 app.add_typer(golden)
 
 

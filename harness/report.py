@@ -237,3 +237,60 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+
+def throughput(tokens: int, total: int, n_bytes: int, elapsed_s: float) -> str:
+    """How far a run of `total` tokens is, how fast, and the time to its end; empty before anything was done."""
+    if not tokens or elapsed_s <= 0:
+        return ""
+    eta_s = round((total - tokens) * elapsed_s / tokens)
+    clock = f"{eta_s // 3600}:{eta_s // 60 % 60:02}:{eta_s % 60:02}"
+    rate = f"{tokens / elapsed_s:,.0f} tokens/s, {n_bytes / elapsed_s / 1e9:.3f} GB/s"
+    return f"{tokens:,} of {total:,} tokens, {rate}, {clock} to go"
+
+
+class Throughput:
+    """A bar on stderr for a person who waits; elsewhere a plain line now and then. Call it with what was done."""
+
+    EVERY_S = 30.0
+
+    def __init__(
+        self, total: int, bar: bool, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.tokens = self.n_bytes = 0
+        self._total, self._say, self._clock = total, say, clock
+        self._start = self._said = clock()
+        self._bar: Any = _throughput_bar(total) if bar else None
+
+    def __call__(self, tokens: int, n_bytes: int) -> None:
+        """So many tokens and bytes more."""
+        self.tokens, self.n_bytes = self.tokens + tokens, self.n_bytes + n_bytes
+        now = self._clock()
+        said = throughput(self.tokens, self._total, self.n_bytes, now - self._start)
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=self.tokens, said=said)
+        elif now - self._said >= self.EVERY_S:
+            self._said = now
+            self._say(said)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+
+
+def _throughput_bar(total: int) -> Any:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    console = Console(stderr=True, force_terminal=True)
+    bar = Progress(
+        *(BarColumn(), TextColumn("{task.fields[said]}")),
+        console=console,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+    bar.add_task("", total=total, said=f"0 of {total:,} tokens")
+    bar.start()
+    return bar

@@ -107,10 +107,17 @@ def extract(
     writing: Future[Manifest] | None = None
 
     def settle() -> None:
-        if writing is not None:
+        if writing is None:
+            return
+        try:
             manifest = writing.result()
-            summary.add(manifest)
-            tick(manifest)
+        except SetupError as error:
+            raise SetupError(
+                f"{error}; {summary.shards} shards of this run stand whole and stay: put the cause right and give the "
+                "same command again"
+            ) from error
+        summary.add(manifest)
+        tick(manifest)
 
     with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as writer:
         coming = reader.submit(next, groups, None)
@@ -131,6 +138,8 @@ def computed(group: Sequence[Sample], backend: Backend) -> list[Kept]:
         SetupError: Not one row a token: another sample's states, or some are missing.
     """
     found = backend.states([sample.ids for sample in group])
+    if len(found) != len(group):
+        raise SetupError(f"{backend.facts.backend} gave the states of {len(found)} sequences; {len(group)} were asked")
     kept = [Kept(sample, states) for sample, states in zip(group, found, strict=True)]
     for one in kept:
         _check_shape(one.sample, one.states, backend)

@@ -79,7 +79,7 @@ def _write_column(file: BinaryIO, column: Column) -> str:
     for piece in column.pieces:
         file.write(piece)
         total.update(piece)
-        n_bytes += len(piece)
+        n_bytes += memoryview(piece).nbytes  # its length counts items, of whatever size
     if n_bytes != column.n_bytes:
         raise ValueError(f"{column.name}: {n_bytes} bytes for shape {column.shape} of {column.dtype}")
     return total.hexdigest()

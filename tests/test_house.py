@@ -59,7 +59,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
             "catalog",
         ),  # where calls go, what carries them, what the price list says
     ),
-    "cli": ("cli", "cli_base", "cli_calibrate", "cli_drift", "cli_golden"),
+    "cli": ("cli", "cli_base", "cli_calibrate", "cli_drift", "cli_extract", "cli_golden"),
 }
 GROUND = ("errors", "types", "vocab", "formats", "json_keys", "ticket", "stream")
 STAGES = ("prompt", "response", "habits", "readings", "ids", "witnesses", "checks", "exact", "verdict", "engines")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness import types
+from harness import report, types
 from harness.encoder import load_vocab
 from harness.inputs import Entry
 from harness.report import (
@@ -242,3 +242,41 @@ def test_reasons_begin_with_the_contradiction() -> None:
         "witness bill supports: 4 = 4",
         "assumed: spaces",
     ]
+
+
+@pytest.mark.parametrize(
+    ("done", "elapsed_s", "expected"),
+    [
+        (0, 5.0, ""),
+        (1_000, 0.0, ""),
+        (1_000_000, 100.0, "1,000,000 of 138,000,000 tokens, 10,000 tokens/s, 0.573 GB/s, 3:48:20 to go"),
+        (138_000_000, 9000.0, "138,000,000 of 138,000,000 tokens, 15,333 tokens/s, 0.879 GB/s, 0:00:00 to go"),
+    ],
+)
+def test_throughput(done: int, elapsed_s: float, expected: str) -> None:
+    """Tokens and bytes a second, and the time to the end."""
+    assert report.throughput(done, 138_000_000, done * 57_344, elapsed_s) == expected
+
+
+def test_without_a_terminal_a_line_now_and_then() -> None:
+    """At most one in 30 seconds, whatever is done in between."""
+    times = iter([0.0, 10.0, 31.0, 40.0, 62.0])
+    said: list[str] = []
+
+    progress = report.Throughput(100, bar=False, say=said.append, clock=lambda: next(times))
+    for _ in range(4):
+        progress(20, 1000)
+    progress.close()
+
+    assert [line.partition(" of")[0] for line in said] == ["40", "80"]
+
+
+def test_a_bar_is_drawn_on_stderr_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    """Rows meant for a file never share it with a bar."""
+    progress = report.Throughput(100, bar=True, say=lambda _: None)
+    progress(100, 5_000_000)
+    progress.close()
+
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "100 of 100 tokens" in err

@@ -1,0 +1,100 @@
+"""harness.cli_extract: what is typed, what is printed, exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from harness import cli
+from tests.conftest import ROOT
+from tests.runners.states_kit import drawn, samples_file, tiny
+
+
+def run(*args: str | Path) -> Result:
+    """The command in this process."""
+    return CliRunner().invoke(cli.app, ["extract", *map(str, args)])
+
+
+def typed(folder: Path, n: int = 12) -> list[str | Path]:
+    """Arguments of a run over n samples."""
+    samples = samples_file(folder / "samples.parquet", drawn(n))
+    return [samples, "--model", tiny("llama"), "--out", folder / "out", "--dtype", "fp32", "--shard-mb", "0.05"]
+
+
+def test_a_run_and_its_repetition(tmp_path: Path) -> None:
+    """A line that says what was done; the second time there is nothing to do."""
+    args = typed(tmp_path)
+    first, second = run(*args), run(*args)
+
+    assert (first.exit_code, first.stderr, second.exit_code) == (0, "", 0)
+    n_shards = len(list((tmp_path / "out").glob("shard-*.json")))
+    n_tokens = sum(len(one.ids) for one in drawn(12))
+    assert first.stdout.startswith(f"{tmp_path}/out: 12 samples, {n_tokens} tokens, {n_shards} shards, ")
+    assert second.stdout == f"{tmp_path}/out: 0 samples, 0 tokens, 0 shards, 0 bytes, 12 stood there already\n"
+
+
+def test_json_has_every_count(tmp_path: Path) -> None:
+    """For a machine, over-long samples named."""
+    result = run(*typed(tmp_path), "--max-length", "30", "--json")
+
+    told = json.loads(result.stdout)
+    longer = [one.id for one in drawn(12) if len(one.ids) > 30]
+    assert (told["samples"], told["over_long"], told["over_long_ids"]) == (12 - len(longer), len(longer), longer)
+    assert set(told) >= {"tokens", "n_bytes", "shards", "done_before", "set_aside"}
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        pytest.param(["--over-long", "keep"], "--over-long 'keep' is none of drop, cut, refuse", id="policy"),
+        pytest.param(["--last-norm", "both"], "--last-norm 'both' is none of pre, post", id="norm"),
+        pytest.param(["--layers", "9"], "--layers 9: auxiliary layers 9 of a model with 8", id="layers"),
+        pytest.param(["--dtype", "fp8"], "dtype 'fp8' is none of", id="dtype"),
+        pytest.param(["--max-length", "99999"], "is made for 4096 positions", id="positions"),
+        pytest.param(["--model", "nowhere"], "expected the folder of a local model", id="model"),
+        pytest.param(["--over-long", "refuse", "--max-length", "5"], "raise it, or choose --over-long", id="refused"),
+        pytest.param(["--device", "toaster"], "cannot be loaded by transformers", id="device"),
+    ],
+)
+def test_wrong_calls_end_with_two(tmp_path: Path, args: list[str], said: str) -> None:
+    """A sentence on stderr, nothing on stdout, no shard."""
+    result = run(*typed(tmp_path), *args)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+    assert not list(tmp_path.glob("out/shard-*.json"))
+
+
+def test_help_tells_codes_and_examples() -> None:
+    """What a person needs first."""
+    text = run("--help").stdout
+    assert "130  interrupted: what is whole stays" in text
+    assert "tokenproof extract samples.parquet --model ./Kimi-K2.5" in text
+
+
+def test_ctrl_c_ends_with_130_and_leaves_whole_shards(tmp_path: Path) -> None:
+    """Pressed once the first shard stands; the same command does the rest."""
+    args = [str(a) for a in typed(tmp_path, 400)]
+    args[args.index("--shard-mb") + 1] = "0.02"
+    command = [sys.executable, "-m", "harness.cli", "extract", *args]
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=dict(os.environ), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    while not list(tmp_path.glob("out/shard-*.json")) and process.poll() is None:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+
+    assert (process.returncode, out) == (130, "")
+    assert err.endswith("tokenproof: interrupted\n")
+    n_before = len(list(tmp_path.glob("out/shard-*.json")))
+    assert n_before > 0
+    again = json.loads(run(*args, "--json").stdout)
+    assert again["done_before"] > 0
+    assert again["done_before"] + again["samples"] == 400

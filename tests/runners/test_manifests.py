@@ -1,0 +1,68 @@
+"""Manifests: what they say, and that a changed one is noticed."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.errors import SetupError
+from harness.vocab import VOCAB_SHA256
+from runners.manifests import Manifest, manifest_text, read_manifest, run_block, run_difference
+from runners.tensor_bytes import Written
+from tests.runners.states_kit import FACTS, facts
+
+RUN = run_block(FACTS, layout="native", max_length=64, over_long="drop")
+LINE = {"id": "a\u2028b", "n_tokens": 3, "n_prompt": 1, "n_unmasked": 2, "ids_sha256": "i", "mask_sha256": "m",
+        "agreement": 0.1 + 0.2}  # fmt: skip
+MANIFEST = Manifest(RUN, {"name": "s.parquet", "sha256": "s"}, "shard-000000.safetensors",
+                    Written({"offsets": {"dtype": "I64", "shape": [2], "sha256": "o"}}, "h", 99), [LINE],
+                    [{"id": "b", "reason": "NaN"}], [{"name": "x.ckpt", "n_bytes": 1, "sha256": "x"}])  # fmt: skip
+
+
+def test_the_run_says_what_the_states_are() -> None:
+    """Model, layers, dtype, norm and mask, in words that need no other document."""
+    assert RUN["layers"] == {
+        "aux": [2, 4, 5],
+        "last": 8,
+        "meaning": "k: output of the first k decoder layers, as hidden_states[k] of a transformers forward",
+    }
+    assert RUN["last_norm_meaning"] == "after the final norm: apply lm_head directly"
+    assert RUN["loss_mask_meaning"].startswith("aligned with input_ids: 1 on an id that the model sampled")
+    assert (RUN["vocab_sha256"], RUN["dtype"], RUN["weights_sha256"]) == (VOCAB_SHA256, "fp32", "w" * 64)
+    assert (RUN["max_length"], RUN["over_long"], RUN["layout"]) == (64, "drop", "native")
+
+
+def test_a_manifest_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    """Every member, a line separator in an id and a fraction included."""
+    path = tmp_path / "shard-000000.json"
+    path.write_text(manifest_text(MANIFEST), encoding="utf-8")
+
+    assert read_manifest(path) == MANIFEST
+
+
+def test_a_changed_byte_is_noticed(tmp_path: Path) -> None:
+    """Wherever it stands, white space included."""
+    path = tmp_path / "m.json"
+    data = manifest_text(MANIFEST).encode()
+    for at in range(0, len(data), 5):
+        changed = bytearray(data)
+        changed[at] ^= 1
+        path.write_bytes(changed)
+        with pytest.raises(SetupError):
+            read_manifest(path)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "tokenproof-states/1"}'])
+def test_what_is_no_manifest_is_refused(tmp_path: Path, text: str) -> None:
+    """With the keys that are expected, or the reason why it cannot be read."""
+    (tmp_path / "m.json").write_text(text)
+    with pytest.raises(SetupError, match=r"m\.json"):
+        read_manifest(tmp_path / "m.json")
+
+
+def test_two_runs_part_at_a_name() -> None:
+    """The message of a refused resume says what differs."""
+    other = run_block(facts(aux_layers=(1, 3, 5)), layout="native", max_length=64, over_long="drop")
+
+    assert run_difference(RUN, dict(RUN)) == ""
+    assert run_difference(RUN, other).startswith("layers is {'aux': [2, 4, 5]")
+    assert run_difference(RUN, {k: v for k, v in RUN.items() if k != "dtype"}) == "dtype is 'fp32' there and None now"
