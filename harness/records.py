@@ -130,6 +130,14 @@ class Answer(msgspec.Struct, gc=False):
     meta_info: Any = None
 
 
+class Receipt(msgspec.Struct, gc=False):
+    """What a body says of itself, whatever else is wrong with it."""
+
+    id: Any = None
+    usage: Any = None
+
+
+_DECODE_RECEIPT = msgspec.json.Decoder(Receipt).decode
 _DECODE_ANY = msgspec.json.Decoder().decode
 _DECODE_ANSWER = msgspec.json.Decoder(Answer).decode
 _ENCODE = msgspec.json.Encoder().encode
@@ -163,6 +171,19 @@ def decode(data: bytes) -> Answer:
     except ProviderError as error:
         wrong = error
     return _error_inside(loads(data), wrong)
+
+
+def receipt(data: bytes) -> tuple[str | None, float | None]:
+    """(id, cost in USD) of a body that may be an error or no answer at all; None where it does not say."""
+    try:
+        found = _guarded(_DECODE_RECEIPT, data)
+    except ProviderError:
+        return None, None
+    named = found.id if isinstance(found.id, str) and found.id else None
+    cost = found.usage.get("cost") if isinstance(found.usage, dict) else None
+    if not isinstance(cost, int | float) or isinstance(cost, bool) or not 0 <= cost < float("inf"):
+        return named, None
+    return named, float(cost)
 
 
 def convert(value: Any) -> Answer:

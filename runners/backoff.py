@@ -46,6 +46,7 @@ class Kind:
         max_tries: Attempts of one prompt that may end in this kind before it gives up.
         first_s, cap_s: Wait after the first failure, doubled with each up to the cap, in seconds, before jitter.
         slows: Whether fewer requests should be under way.
+        exhausted: What happens after the last try: the prompt gives up, or where no prompt would fare better, all do.
         remedy: What a person can do, where the run or a data set stops.
     """
 
@@ -56,6 +57,7 @@ class Kind:
     first_s: float = 0.0
     cap_s: float = 120.0
     slows: bool = False
+    exhausted: Act = Act.END
     remedy: str = ""
 
 
@@ -81,12 +83,18 @@ ENDS: Mapping[str, bool] = MappingProxyType({"refused": False, "bad-request": Fa
 
 _CREDIT = "add credit, or raise the key's limit; then run the same command again"
 _KINDS = (
-    Kind("not-sent", Act.HOLD, Charge.NOTHING, 20, 1.0, 60.0),
+    Kind("not-sent", Act.HOLD, Charge.NOTHING, 20, 1.0, 60.0, exhausted=Act.STOP_RUN, remedy="see to the network"),
     Kind("unanswered", Act.RETRY, Charge.WHOLE, 3, 2.0, slows=True),
     Kind("key", Act.STOP_RUN, Charge.NOTHING, remedy="put a valid key into OPENROUTER_API_KEY"),
     Kind("credits", Act.STOP_RUN, Charge.NOTHING, remedy=_CREDIT),
     Kind("key-limit", Act.STOP_RUN, Charge.NOTHING, remedy=_CREDIT),
-    Kind("in-flight-budget", Act.HOLD, Charge.NOTHING, 30, 5.0, slows=True),
+    Kind(
+        "in-flight-budget",
+        *(Act.HOLD, Charge.NOTHING, 30, 5.0),
+        slows=True,
+        exhausted=Act.STOP_RUN,
+        remedy="lower the concurrency, or see what else spends on this key",
+    ),
     Kind("payment", Act.STOP_RUN, Charge.NOTHING, remedy=_CREDIT),
     Kind("refused", Act.END, Charge.NOTHING),
     Kind("key-budget", Act.STOP_RUN, Charge.NOTHING, remedy=_CREDIT),
@@ -101,7 +109,13 @@ _KINDS = (
     Kind("not-found", Act.STOP_RUN, Charge.NOTHING, remedy="check model and base URL"),
     Kind("bad-request", Act.END, Charge.NOTHING),
     Kind("timeout", Act.RETRY, Charge.WHOLE, 3, 5.0, slows=True),
-    Kind("rate-limit", Act.HOLD, Charge.NOTHING, 12, 5.0, slows=True),
+    Kind(
+        "rate-limit",
+        *(Act.HOLD, Charge.NOTHING, 12, 5.0),
+        slows=True,
+        exhausted=Act.STOP_RUN,
+        remedy="lower the concurrency, or see what else uses this key",
+    ),
     Kind("provider-rate-limit", Act.RETRY, Charge.NOTHING, 12, 30.0, 300.0, slows=True),
     Kind("host-error", Act.RETRY, Charge.NOTHING, 8, 2.0, 60.0),
     Kind("gateway-page", Act.RETRY, Charge.WHOLE, 3, 5.0, 60.0, slows=True),

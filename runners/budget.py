@@ -10,6 +10,7 @@ from decimal import ROUND_CEILING, Decimal
 from harness.catalog import Endpoint
 
 NANO = 1_000_000_000  # nano-dollars in a dollar
+MOST = 2**62  # of what a ledger can hold; no bill is meant to be higher
 SLACK_IDS, SLACK_PART = 64, 20  # a host may render a prompt otherwise than we do: 64 ids or a 20th, the larger
 EXTRA_IDS = 1  # a `<think>` or a terminator that is billed beyond max_tokens
 
@@ -36,7 +37,7 @@ def dearest(endpoints: Iterable[Endpoint]) -> Price:
 def nano_of(usd: Decimal | float) -> int:
     """Dollars as nano-dollars, rounded up; a float counts as the decimal that it prints as."""
     amount = usd if isinstance(usd, Decimal) else Decimal(repr(usd))
-    return int((amount * NANO).to_integral_value(ROUND_CEILING))
+    return min(MOST, int((amount * NANO).to_integral_value(ROUND_CEILING)))
 
 
 def worst_case(n_prompt: int, max_tokens: int, price: Price) -> int:

@@ -65,6 +65,8 @@ class Commits:
                     self._ledger.commit(write for writes, _, _ in group for write in writes)
             except SetupError as failed:
                 error = failed
+            except Exception as bug:  # a thread that dies in silence would leave everybody waiting
+                error = SetupError(f"a bug of tokenproof, please report it: {bug!r:.300}")
             self.n_groups += 1
             self.longest_s = max(self.longest_s, self._clock() - group[0][2])
             self._loop.call_soon_threadsafe(self._tell, group, error)

@@ -25,6 +25,7 @@ class Task:
     Attributes:
         job: Its number in the ledger.
         new: Whether the ledger has yet to be told of it.
+        was: How it ended in an earlier run, None where it did not.
         failures: Its failed attempts in this run, by kind.
     """
 
@@ -32,6 +33,7 @@ class Task:
     job: int
     dataset: int
     new: bool
+    was: str | None = None
     failures: Counter[str] = field(default_factory=Counter)
 
 
@@ -91,5 +93,5 @@ class Feed:
                 "restore the data set, name the change with --amend, or choose another output folder"
             )
         if known.end is None or ENDS.get(known.end) or (changed and known.end in ENDS):
-            return Task(prompt, known.job, dataset, new=changed or known.end is not None)
+            return Task(prompt, known.job, dataset, new=changed or known.end is not None, was=known.end)
         return None

@@ -18,6 +18,7 @@ Money is in nano-dollars, whole numbers.
 
 import fcntl
 import sqlite3
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -43,6 +44,7 @@ class Ledger:
 
     def __init__(self, path: Path, connection: sqlite3.Connection, lock: IO[str] | None = None) -> None:
         self.path, self._db, self._lock = path, connection, lock
+        self._turn = threading.RLock()  # a thread commits while the loop may look something up
 
     def __enter__(self) -> "Ledger":
         return self
@@ -65,7 +67,7 @@ class Ledger:
         Raises:
             SetupError: Nothing was written: a full disk, a file that is damaged. What was committed before stays.
         """
-        with _told(self.path):
+        with _told(self.path), self._turn:
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 for write in writes:
@@ -132,9 +134,12 @@ class Ledger:
         found = self._one(f"SELECT coalesce(max({table}), 0) FROM {table}")
         return int(found[0]) if found else 0
 
-    def unsettled(self) -> list[tuple[int, State, int, str | None]]:
-        """(attempt, state, reserved_nano, generation) of each attempt whose cost is open; few: those in flight."""
-        sql = "SELECT attempt, state, reserved_nano, generation FROM attempt WHERE settled_nano IS NULL"
+    def unsettled(self) -> list[tuple[int, str, State, int, str | None]]:
+        """(attempt, data set, state, reserved_nano, generation) where the cost is open; few: those under way."""
+        sql = (
+            "SELECT t.attempt, d.name, t.state, t.reserved_nano, t.generation FROM attempt t JOIN job USING (job) "
+            "JOIN dataset d USING (ds) WHERE t.settled_nano IS NULL ORDER BY t.attempt"
+        )
         with _told(self.path):
             return self._db.execute(sql).fetchall()
 
@@ -156,7 +161,7 @@ class Ledger:
         return int(found[0])
 
     def _one(self, sql: str, *values: object) -> Any:
-        with _told(self.path):
+        with _told(self.path), self._turn:
             return self._db.execute(sql, values).fetchone()
 
     def _counted(self, sql: str) -> dict[str, Counter[str]]:

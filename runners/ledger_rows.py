@@ -32,7 +32,7 @@ CREATE TABLE attempt (
   state TEXT NOT NULL, reserved_nano INTEGER NOT NULL, settled_nano INTEGER, settled_by TEXT, reserved_at REAL NOT NULL,
   ended_at REAL, status INTEGER, failure TEXT, note TEXT, provider TEXT, generation TEXT) STRICT;
 CREATE INDEX attempt_job ON attempt (job);
-CREATE INDEX attempt_open ON attempt (state) WHERE settled_nano IS NULL;
+CREATE INDEX attempt_open ON attempt (attempt) WHERE settled_nano IS NULL;
 CREATE TABLE answer (
   job INTEGER PRIMARY KEY REFERENCES job, attempt INTEGER NOT NULL REFERENCES attempt, body BLOB NOT NULL,
   sha256 BLOB NOT NULL, n_tokens INTEGER) STRICT;

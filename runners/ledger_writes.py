@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from hashlib import sha256
 
 from runners.jobs import Prompt
-from runners.ledger import Statement
+from runners.ledger import Statement, Write
 from runners.ledger_rows import ANSWERED
+
+__all__ = ["Write"]
 
 LEVEL = 1  # of zlib: 30 to 60 us for 4 KB, and a third of the size
 NOTE_CHARS = 4000

@@ -106,6 +106,10 @@ RUNNER_OWNERS = {
 TESTED_BY = {
     "ledger_rows": "test_ledger",  # what is written is read again: one claim over three modules
     "ledger_writes": "test_ledger",
+    "attempts": "test_generate",  # the parts of the one loop
+    "assess": "test_generate",
+    "desk": "test_generate",
+    "recovery": "test_generate",
     # modules whose tests stand with those of the module that they are a part of
     "cli_base": "test_cli",
     "runfile_keys": "test_runfile",

@@ -127,3 +127,24 @@ def test_foreign_text_is_shown_short_and_printable() -> None:
     """At most as many characters as asked; what has no UTF-8 form becomes an escape."""
     assert records.shown("a\ud800b" * 10, 3) == "a\\ud800b"
     assert records.shown_bytes(b"\xffok" + b"x" * 1_000) == "\\xffok" + "x" * 497
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"id":"gen-1","usage":{"cost":0.5},"choices":3}', ("gen-1", 0.5)),
+        (b'\n  {"id":"gen-1","error":{}}', ("gen-1", None)),
+        (b'{"id":7,"usage":{"cost":1}}', (None, 1.0)),
+        (b'{"id":"","usage":[]}', (None, None)),
+        (b'{"usage":{"cost":"0.5"}}', (None, None)),
+        (b'{"usage":{"cost":true}}', (None, None)),
+        (b'{"usage":{"cost":-1}}', (None, None)),
+        (b'{"usage":{"cost":1e999}}', (None, None)),
+        (b'{"id":"gen-1","usage":{"cost', (None, None)),
+        (b"[1]", (None, None)),
+        (b"", (None, None)),
+    ],
+)
+def test_a_receipt_says_id_and_cost_and_never_fails(body: bytes, said: tuple[str | None, float | None]) -> None:
+    """Whatever else a body is; what is no id and no amount of money is not said."""
+    assert records.receipt(body) == said

@@ -172,5 +172,6 @@ def test_the_table_is_sound() -> None:
     for kind in KINDS.values():
         again = kind.act in (Act.RETRY, Act.HOLD)
         assert again == (kind.max_tries > 1) == (kind.first_s > 0), kind.name
-        assert (kind.act in (Act.STOP_RUN, Act.STOP_DATASET)) == bool(kind.remedy), kind.name
+        stops = {kind.act, kind.exhausted} & {Act.STOP_RUN, Act.STOP_DATASET}
+        assert bool(stops) == bool(kind.remedy), kind.name
         assert kind.act is not Act.END or kind.name in ENDS

@@ -29,7 +29,14 @@ def test_the_worst_case(n_prompt: int, max_tokens: int, price: Price, nano: int)
 
 @pytest.mark.parametrize(
     ("usd", "nano"),
-    [(0.1, 100_000_000), (Decimal("0.0000000001"), 1), (0.0, 0), (2e-05, 20_000), (0.00123456789, 1_234_568)],
+    [
+        (0.1, 100_000_000),
+        (Decimal("0.0000000001"), 1),
+        (0.0, 0),
+        (2e-05, 20_000),
+        (0.00123456789, 1_234_568),
+        (1e300, 2**62),
+    ],
 )
 def test_dollars_are_rounded_up(usd: float | Decimal, nano: int) -> None:
     """A float is the number that it prints as: 0.1 has no hidden digits."""

@@ -85,7 +85,7 @@ def test_totals_and_lookups(tmp_path: Path) -> None:
             {"a": 10, "b": 5},
         )
         assert (ledger.numbers("job"), ledger.numbers("attempt")) == (1001, 1001)
-        assert ledger.unsettled() == [(2, "answered", 100, "gen-1")]
+        assert ledger.unsettled() == [(2, "a", "answered", 100, "gen-1")]
         assert [r.id for r in ledger.unjudged()] == ["p1", "p0"]
         assert ledger.latest_verdicts(5) == [("Chutes", "exact", b"")]
         assert ledger.known(1, "p6") == Known(7, None, sha256(b'{"n":6}').digest())

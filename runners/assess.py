@@ -1,0 +1,111 @@
+"""Answers that are in the ledger -> verdicts in the ledger, in batches, beside the requests; and who fails by them.
+
+Knows nothing of how an answer came.
+"""
+
+import asyncio
+import json
+from collections import deque
+from dataclasses import dataclass
+
+from harness.errors import SetupError
+from runners import ledger_writes as w
+from runners.commits import Commits
+from runners.desk import Desk
+from runners.judging import Answer, Judges, is_good
+from runners.ledger import Ledger
+from runners.verdicts import unpack
+
+BATCH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """An answer that waits for its verdict."""
+
+    job: int
+    dataset: str
+    provider: str
+    n_tokens: int
+    answer: Answer
+
+
+class Assess:
+    """The queue before the judges.
+
+    Attributes:
+        n_waiting: Answers without a verdict, those at the judges included.
+    """
+
+    def __init__(self, desk: Desk, judges: Judges, commits: Commits) -> None:
+        self._desk, self._judges, self._commits = desk, judges, commits
+        self._queue: deque[Came] = deque()
+        self._busy: set[asyncio.Task[None]] = set()
+        self.n_waiting = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether enough wait: what has been paid for should be known before more is."""
+        return self.n_waiting >= 2 * self._desk.orders.concurrency + BATCH
+
+    def add(self, came: Came) -> None:
+        """One more."""
+        self._queue.append(came)
+        self.n_waiting += 1
+        self._start()
+
+    def begin(self, reader: Ledger) -> None:
+        """What an earlier part of the run left: how its providers fared, and answers without a verdict."""
+        for provider, _, packed in reader.latest_verdicts(self._desk.orders.window):
+            failed = self._desk.quality.add(provider, is_good(unpack(packed)[0]))
+            if failed and provider not in self._desk.dropped:
+                self._failed(provider)
+        for row in reader.unjudged():
+            answer = Answer(f"{row.dataset}/{row.id}", row.request, row.answer or b"")
+            self.add(Came(row.job, row.dataset, row.provider or "", row.n_tokens or 0, answer))
+
+    async def finish(self) -> None:
+        """Until every answer has its verdict, or the judges have failed."""
+        while self._busy:
+            await asyncio.wait(self._busy)
+
+    def _start(self) -> None:
+        while self._queue and len(self._busy) < self._judges.n_batches:
+            batch = [self._queue.popleft() for _ in range(min(BATCH, len(self._queue)))]
+            task = asyncio.create_task(self._batch(batch))
+            self._busy.add(task)
+            task.add_done_callback(self._done)
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._busy.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._desk.stop("ledger", str(task.exception()))
+        self._start()
+        self._desk.changed.set()
+
+    async def _batch(self, batch: list[Came]) -> None:
+        try:
+            found = await self._judges.judge([came.answer for came in batch])
+        except SetupError as error:
+            self._queue.clear()  # they are in the ledger, and are judged by the next run
+            self._desk.stop("judge", str(error))
+            return
+        self.n_waiting -= len(batch)
+        for came, judged in zip(batch, found, strict=True):
+            if self._desk.judged(came.dataset, came.provider, judged, came.n_tokens):
+                self._failed(came.provider)
+        await self._commits.put(
+            *(w.judged(came.job, judged.name, judged.packed) for came, judged in zip(batch, found, strict=True))
+        )
+
+    def _failed(self, provider: str) -> None:
+        """A provider is dropped where others may answer; else the run pauses before more is spent."""
+        desk, quality = self._desk, self._desk.quality
+        codes = ", ".join(f"{code} {n}" for code, n in desk.findings.most_common(3))
+        said = f"{provider}: {quality.n_rejected(provider)} of its last {quality.n_answers(provider)} answers cannot be"
+        said = f"{said} trained on" + (f" (in this run: {codes})" if codes else "")
+        if desk.drop(provider):
+            self._commits.put(w.meta(dropped=json.dumps(sorted(desk.dropped)), dropped_why=said))
+        else:
+            remedy = "see why with `tokenproof rejudge` or the rejected samples; name another provider, or raise"
+            desk.stop("quality", f"{said}; {remedy} max_rejected in [quality] with --amend")

@@ -1,0 +1,41 @@
+"""What an earlier part of a run left behind: requests under way, answers without a cost, providers that were dropped.
+
+Knows nothing of HTTP.
+"""
+
+import json
+from dataclasses import dataclass
+
+from runners import ledger_writes as w
+from runners.ledger import Ledger
+
+LEFT = "the run ended while it was under way; perhaps it was answered and billed"
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """An attempt whose cost can still be asked for."""
+
+    number: int
+    dataset: str
+    reserved: int
+    generation: str
+
+
+def recover(ledger: Ledger, now: float) -> list[Owed]:
+    """Books what nobody can be asked about as the whole reservation, and gives the rest."""
+    owed, writes = [], list[w.Write]()
+    for number, dataset, state, reserved, generation in ledger.unsettled():
+        if state == "reserved":
+            writes.append(w.failed(number, now, "left", LEFT, state="unknown"))
+        elif generation:
+            owed.append(Owed(number, dataset, reserved, generation))
+            continue
+        writes.append(w.settled(number, reserved, "reservation"))
+    ledger.commit(writes)
+    return owed
+
+
+def dropped(ledger: Ledger) -> set[str]:
+    """Display names of providers that an earlier part of the run has dropped."""
+    return set(json.loads(ledger.meta().get("dropped", "[]")))

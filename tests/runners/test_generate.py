@@ -1,0 +1,359 @@
+"""runners.generate: every prompt answered or in a named end, no answer paid twice, no dollar above the cap."""
+
+import asyncio
+import json
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import SetupError
+from harness.transport import Call, NotSentError, Reply
+from runners.backoff import KINDS
+from runners.budget import NANO, Price
+from runners.generate import Run
+from runners.ledger import read_ledger
+from tests.bulk_kit import ENDPOINT, PRICE, Direct, Ran, host, ledger_path, orders, prompt, prompts, run
+
+
+async def test_a_run_answers_everything(tmp_path: Path) -> None:
+    """Every prompt once, judged, at the cost that its answer says, in the order of the input."""
+    transport = Direct(host())
+    ran = await run(tmp_path, transport, prompts(40))
+
+    assert ran.stop.good
+    assert ran.ends() == {"answered": 40}
+    assert [row.id for row in ran.rows] == [f"a-{n}" for n in range(40)]
+    assert Counter(transport.seen) == Counter(f"Question {n} of a" for n in range(40))
+    assert {row.verdict_name for row in ran.rows} == {"verified"}
+    for row in ran.rows:
+        assert row.answer is not None
+        usage = json.loads(row.answer)["usage"]
+        assert row.cost_nano == pytest.approx(usage["cost"] * NANO, abs=1)
+        assert (row.n_tokens, row.provider) == (usage["completion_tokens"], "Chutes")
+        assert json.loads(row.request)["provider"] == {"only": ["chutes/int4"], "allow_fallbacks": False}
+    assert ran.totals.spent_nano == sum(row.cost_nano for row in ran.rows) == ran.progress.spent_nano
+    assert (ran.totals.reserved_nano, ran.progress.reserved_nano, ran.progress.in_flight) == (0, 0, 0)
+    assert ran.progress.sets["a"].n_verdicts == {"verified": 40}
+
+
+async def test_a_second_run_asks_nothing(tmp_path: Path) -> None:
+    """What is answered is never asked again; new prompts are."""
+    await run(tmp_path, Direct(host()), prompts(10))
+    transport = Direct(host())
+    ran = await run(tmp_path, transport, prompts(12))
+
+    assert sorted(transport.seen) == ["Question 10 of a", "Question 11 of a"]
+    assert ran.ends() == {"answered": 12}
+    assert ran.progress.sets["a"].n_ended == {"answered": 12}
+
+
+TRANSIENT = [
+    *("402-in-flight", "408", "429", "429-retry-after", "429-gateway", "500", "502", "503", "200-error"),
+    *("200-error-beside-choices", "200-error-in-choice", "hang", "half-body", "empty-body", "blank-body", "not-json"),
+]
+
+
+@pytest.mark.parametrize("fault", TRANSIENT)
+async def test_what_passes_is_tried_again(tmp_path: Path, fault: str) -> None:
+    """One failure of each passing kind: every prompt is answered all the same, and the failure is in the ledger."""
+    transport = Direct(host(faults=[fault]))
+    ran = await run(tmp_path, transport, prompts(5))
+
+    assert (ran.stop.why, ran.ends()) == ("done", {"answered": 5})
+    assert len(transport.seen) == 6
+    assert sum(ran.progress.failures.values()) == 1
+    assert ran.totals.n_attempts == 6
+
+
+STOPS = {
+    "401": "key",
+    "402-credits": "credits",
+    "402-key-limit": "key-limit",
+    "403-budget": "key-budget",
+    "404": "no-endpoints",
+    "wrong-provider": "wrong-provider",
+}
+
+
+@pytest.mark.parametrize("fault", STOPS)
+async def test_what_does_not_pass_stops_the_run(tmp_path: Path, fault: str) -> None:
+    """At most those under way were sent; the text says what to do; the next run asks what is open, and only that."""
+    transport = Direct(host(faults=["", "", fault]))
+    ran = await run(tmp_path, transport, prompts(60))
+
+    assert ran.stop.why == STOPS[fault]
+    assert KINDS[STOPS[fault]].remedy in ran.stop.text
+    assert len(transport.seen) <= 8
+    answered = {row.id for row in ran.rows if row.answer}
+    assert ran.totals.reserved_nano == 0
+
+    again = Direct(host())
+    ran = await run(tmp_path, again, prompts(60))
+    assert ran.ends() == {"answered": 60}
+    assert len(again.seen) == 60 - len(answered)
+
+
+async def test_a_wrong_providers_answer_is_no_sample(tmp_path: Path) -> None:
+    """It is paid and kept as a fragment; its prompt stays open."""
+    ran = await run(tmp_path, Direct(host(faults=["wrong-provider"])), prompts(1), orders(concurrency=1))
+
+    (row,) = ran.rows
+    assert (row.end, row.answer, row.failure) == (None, None, "wrong-provider")
+    assert 0 < row.cost_nano < 10_000_000
+    with read_ledger(ledger_path(tmp_path)) as ledger:
+        assert ledger._one("SELECT count(*) FROM fragment") == (1,)
+
+
+async def test_a_refused_prompt_ends_alone(tmp_path: Path) -> None:
+    """Moderation is about one prompt: it ends, is not asked again, and the others go on."""
+    ran = await run(tmp_path, Direct(host(faults=["403-moderation"])), prompts(5), orders(concurrency=1))
+    assert (ran.stop.why, ran.ends()) == ("done", {"answered": 4, "refused": 1})
+    assert ran.rows[0].note == "refused: the host says error 403: Provider returned error"
+    transport = Direct(host())
+    await run(tmp_path, transport, prompts(5))
+    assert transport.seen == []
+
+
+async def test_a_prompt_that_gives_up_comes_again_in_the_next_run(tmp_path: Path) -> None:
+    """After its tries it ends by name, and counts as ended once."""
+    ran = await run(tmp_path, Direct(host(faults=["hang"] * 3)), prompts(1))
+    assert (ran.stop.why, ran.ends()) == ("done", {"gave-up": 1})
+    assert ran.progress.sets["a"].n_ended == {"gave-up": 1}
+    assert ran.totals.n_unknown == 3
+    ran = await run(tmp_path, Direct(host()), prompts(2))
+    assert ran.ends() == {"answered": 2}
+    assert ran.progress.sets["a"].n_ended == {"answered": 2, "gave-up": 0}
+
+
+async def test_parameters_that_nobody_takes_stop_their_data_set_alone(tmp_path: Path) -> None:
+    """The other data set goes on; the run says that it is not done."""
+
+    class Picky(Direct):
+        async def send(self, call: Call) -> Reply:
+            if b" of b" in call.body:
+                message = b"No endpoints found that can handle the requested parameters."
+                return Reply(404, {}, b'{"error":{"code":404,"message":"%s"}}' % message)
+            return await super().send(call)
+
+    mixed = [prompt(n, name) for n in range(20) for name in "ab"]
+    ran = await run(tmp_path, Picky(host()), mixed, orders(datasets=("a", "b"), concurrency=2))
+
+    assert ran.stop.why == "data-set"
+    assert "require_parameters" in ran.stop.text
+    assert Counter((row.dataset, row.end) for row in ran.rows)[("a", "answered")] == 20
+    assert len([row for row in ran.rows if row.dataset == "b"]) <= 2
+
+
+async def test_a_data_set_of_bad_requests_is_stopped(tmp_path: Path) -> None:
+    """Not every prompt is spoilt by a mistake that all of them share."""
+
+    class Never(Direct):
+        async def send(self, call: Call) -> Reply:
+            return Reply(400, {}, b'{"error":{"code":400,"message":"no"}}')
+
+    ran = await run(tmp_path, Never(host()), prompts(200), orders(concurrency=2))
+    assert (ran.stop.why, "25 prompts in a row" in ran.stop.text) == ("data-set", True)
+    assert 25 <= ran.ends()["bad-request"] <= 27
+
+
+async def test_the_cap_ends_a_run_and_a_higher_one_goes_on(tmp_path: Path) -> None:
+    """Nothing is sent whose worst case does not fit; what is spent stays spent over all resumes."""
+    worst = 10_100_000
+    cap = 3 * worst
+    transport = Direct(host())
+    ran = await run(tmp_path, transport, prompts(500), orders(cap_nano=cap))
+
+    assert ran.stop.why == "budget"
+    assert cap - worst < ran.totals.spent_nano <= cap
+    n = len(transport.seen)
+    ran = await run(tmp_path, transport, prompts(500), orders(cap_nano=cap))
+    assert (ran.stop.why, len(transport.seen)) == ("budget", n)
+    ran = await run(tmp_path, transport, prompts(500), orders(cap_nano=2 * cap))
+    assert len(transport.seen) > n
+    assert ran.totals.spent_nano <= 2 * cap
+
+
+async def test_a_cost_that_is_not_told_is_asked_for(tmp_path: Path) -> None:
+    """Without usage the generation endpoint says it; where it never does, the whole reservation is booked."""
+    app = host(faults=["missing-usage"], clock=lambda: 0.0)
+    ran = await run(tmp_path, Direct(app), prompts(1))
+    (row,) = ran.rows
+    assert row.cost_nano == pytest.approx(app._spent * NANO, abs=1)
+
+    (tmp_path / "late").mkdir()
+    ran = await run(tmp_path / "late", Direct(host(faults=["zero-usage"], generation_delay=9e9)), prompts(1))
+    assert ran.rows[0].cost_nano > 10_000_000
+    assert ran.stop.good
+
+
+async def test_a_bill_above_its_reservation_stops_the_run(tmp_path: Path) -> None:
+    """Nothing is sent after it; the text shows both sums."""
+    cheap = Price(PRICE.prompt / 1000, PRICE.completion / 1000)
+    transport = Direct(host())
+    ran = await run(tmp_path, transport, prompts(100), orders(price=cheap))
+
+    assert ran.stop.why == "bill"
+    assert "more than the worst case" in ran.stop.text
+    assert len(transport.seen) <= 8
+
+
+async def test_a_provider_that_fails_the_judge_pauses_the_run(tmp_path: Path) -> None:
+    """More bad answers than the window allows: nothing more is spent, and the next run does not begin either."""
+    transport = Direct(host(faults=["wrong-usage"] * 500))
+    ran = await run(tmp_path, transport, prompts(300), orders(window=40, concurrency=2))
+
+    assert ran.stop.why == "quality"
+    assert "Chutes: 3 of its last 3 answers cannot be trained on (in this run: bill-mismatch 3)" in ran.stop.text
+    assert len(transport.seen) < 100
+    n = len(transport.seen)
+    ran = await run(tmp_path, transport, prompts(300), orders(window=40, concurrency=2))
+    assert (ran.stop.why, len(transport.seen)) == ("quality", n)
+
+
+async def test_a_provider_that_fails_is_dropped_where_others_may_answer(tmp_path: Path) -> None:
+    """Later requests admit the other one alone, also in the next run."""
+    other = ENDPOINT.__class__("atlas-cloud/int4", "AtlasCloud", "int4", Decimal("5e-7"), Decimal("2.5e-6"))
+    both = orders(endpoints=(ENDPOINT, other), block={"only": ["chutes", "atlas-cloud"]}, window=20, concurrency=2)
+
+    class Spoiling(Direct):
+        async def send(self, call: Call) -> Reply:
+            reply = await super().send(call)
+            if b'"provider": "Chutes"' in reply.body or b'"provider":"Chutes"' in reply.body:
+                return Reply(200, reply.headers, reply.body.replace(b'"completion_tokens":', b'"completion_tokens":9'))
+            return reply
+
+    transport = Spoiling(host())
+    ran = await run(tmp_path, transport, prompts(100), both)
+    blocks = [json.loads(call.body)["provider"] for call in transport.calls]
+    assert ran.stop.good
+    assert (blocks[0], blocks[-1]) == ({"only": ["chutes", "atlas-cloud"]}, {"only": ["atlas-cloud/int4"]})
+    assert {row.provider for row in ran.rows} == {"Chutes", "AtlasCloud"}
+    assert ran.progress.providers["Chutes"].dropped
+    transport = Spoiling(host())
+    await run(tmp_path, transport, prompts(101), both)
+    assert [json.loads(call.body)["provider"] for call in transport.calls] == [{"only": ["atlas-cloud/int4"]}]
+
+
+async def test_a_token_target_ends_a_data_set(tmp_path: Path) -> None:
+    """Nothing more is asked once its answers have that many tokens, in this run and the next."""
+    transport = Direct(host())
+    what = orders(targets={"a": 300}, concurrency=1)
+    ran = await run(tmp_path, transport, prompts(100), what)
+    assert (ran.stop.why, ran.progress.sets["a"].stopped) == ("done", "its 300 tokens are reached")
+    assert 300 <= ran.totals.n_tokens["a"] < 400
+    n = len(transport.seen)
+    await run(tmp_path, transport, prompts(100), what)
+    assert len(transport.seen) == n
+
+
+async def test_ctrl_c_once_lets_in_what_is_under_way(tmp_path: Path) -> None:
+    """Nothing more is sent, nothing is lost, and the next run goes on."""
+    transport = Direct(host(), delay_s=0.05)
+
+    async def during(run: Run) -> None:
+        await transport.sent(10)
+        run.interrupt()
+
+    ran = await run(tmp_path, transport, prompts(60), during=during)
+    assert ran.stop.why == "interrupted"
+    assert ran.ends() == {"answered": len(transport.seen)}
+    ran = await run(tmp_path, transport, prompts(60))
+    assert ran.ends() == {"answered": 60}
+    assert len(transport.seen) == 60
+
+
+async def test_ctrl_c_twice_gives_up_what_is_under_way(tmp_path: Path) -> None:
+    """It ends at once; what was under way is booked whole by the next run, which asks it again."""
+    transport = Direct(host(), delay_s=30.0)
+
+    async def during(run: Run) -> None:
+        await transport.sent(2)
+        run.interrupt()
+        await asyncio.sleep(0.05)
+        run.interrupt()
+
+    ran = await asyncio.wait_for(run(tmp_path, transport, prompts(4), during=during), 10)
+    n = len(transport.seen)
+    assert (ran.stop.why, ran.ends()) == ("interrupted", {None: n})
+    assert ran.totals.reserved_nano > 0
+    ran = await run(tmp_path, Direct(host()), prompts(4))
+    assert ran.ends() == {"answered": 4}
+    assert (ran.totals.n_unknown, ran.totals.n_attempts, ran.totals.reserved_nano) == (n, 4 + n, 0)
+
+
+async def test_answers_without_a_verdict_are_judged_first(tmp_path: Path) -> None:
+    """A run that ended between answer and verdict loses neither; nothing is asked."""
+    await run(tmp_path, Direct(host()), prompts(5))
+    from runners.ledger import open_ledger
+
+    with open_ledger(ledger_path(tmp_path)) as ledger:
+        ledger.commit([[("DELETE FROM verdict WHERE job IN (2, 4)", ())]])
+    transport = Direct(host())
+    ran = await run(tmp_path, transport, prompts(5))
+    assert (transport.seen, [row.verdict_name for row in ran.rows]) == ([], ["verified"] * 5)
+
+
+async def test_a_network_that_is_gone_holds_the_run_and_then_stops_it(tmp_path: Path) -> None:
+    """Nothing was sent, so nothing is booked; a prompt's tries are not used up one prompt after the other."""
+
+    class Gone(Direct):
+        async def send(self, call: Call) -> Reply:
+            self.calls.append(call)
+            raise NotSentError("nobody listens")
+
+    transport = Gone(host())
+    ran = await run(tmp_path, transport, prompts(50), orders(concurrency=4))
+    assert ran.stop.why == "not-sent"
+    assert (ran.totals.spent_nano, ran.totals.reserved_nano, ran.totals.n_unknown) == (0, 0, 0)
+    assert set(ran.ends()) == {None}
+
+
+async def test_a_bug_is_raised_after_what_is_under_way_came_in(tmp_path: Path) -> None:
+    """An exception that nobody expects ends the run, but no answer is lost."""
+
+    class Odd(Direct):
+        async def send(self, call: Call) -> Reply:
+            if len(self.seen) == 5:
+                self.seen.append("bug")
+                raise ZeroDivisionError("a bug")
+            return await super().send(call)
+
+    with pytest.raises(ZeroDivisionError):
+        await run(tmp_path, Odd(host(), delay_s=0.02), prompts(50), orders(concurrency=4))
+    with read_ledger(ledger_path(tmp_path)) as ledger:
+        assert sum(row.answer is not None for row in ledger.rows()) >= 5
+
+
+async def test_a_changed_prompt_ends_the_run(tmp_path: Path) -> None:
+    """Before anything is asked of it."""
+    await run(tmp_path, Direct(host()), prompts(3))
+    ran: Ran = await run(tmp_path, Direct(host()), [prompt(0, max_tokens=7)])
+    assert (ran.stop.why, "--amend" in ran.stop.text) == ("input", True)
+
+
+async def test_a_full_disk_ends_the_run_with_the_ledger_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writes that fail: nothing more is sent, and what was committed goes on in the next run."""
+    from runners.ledger import Ledger
+
+    real, n = Ledger.commit, 0
+
+    def failing(self: Ledger, writes: Any) -> None:
+        nonlocal n
+        n += 1
+        if n > 12:
+            raise SetupError("database or disk is full")
+        real(self, writes)
+
+    transport = Direct(host(), delay_s=0.005)
+    monkeypatch.setattr(Ledger, "commit", failing)
+    ran = await run(tmp_path, transport, prompts(100))
+    monkeypatch.undo()
+    assert (ran.stop.why, "disk is full" in ran.stop.text) == ("ledger", True)
+    assert len(transport.seen) < 40
+    kept = {row.id: row.answer_sha256 for row in ran.rows if row.answer}
+    ran = await run(tmp_path, Direct(host()), prompts(100))
+    assert ran.ends() == {"answered": 100}
+    assert {row.id: row.answer_sha256 for row in ran.rows if row.id in kept} == kept
