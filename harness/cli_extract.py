@@ -7,7 +7,7 @@ torch. Knows nothing of tensors.
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -20,7 +20,6 @@ from harness.errors import HarnessError, SetupError
 
 if TYPE_CHECKING:
     from runners.extract import OverLong, Summary, Survey
-    from runners.extract_job import Job
     from runners.manifests import Manifest
     from runners.states import Backend, LastNorm
 
@@ -28,6 +27,20 @@ SamplesPath = Annotated[Path, typer.Argument(metavar="SAMPLES", help="samples.pa
 ModelOption = Annotated[Path, typer.Option("--model", metavar="FOLDER", help="The target model, a local folder.")]
 OutOption = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the shards go.")]
 BackendOption = Annotated[str, typer.Option("--backend", metavar="NAME", help="transformers, or sglang.")]
+LastUrlOption = Annotated[
+    str | None, typer.Option("--last-url", metavar="URL", help="SGLang server that gives last states.")
+]
+AuxUrlOption = Annotated[
+    str | None, typer.Option("--aux-url", metavar="URL", help="SGLang server that gives auxiliary states.")
+]
+IdsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--aux-layer-ids", metavar="IDS", help="`default`, or what that server was started with, if it does not tell."
+    ),
+]
+AtOnceOption = Annotated[int, typer.Option("--concurrency", metavar="N", min=1, help="Samples at SGLang at a time.")]
+TimeoutOption = Annotated[float, typer.Option("--timeout", metavar="S", min=0.1, help="Seconds for one answer of it.")]
 LayersOption = Annotated[str, typer.Option("--layers", metavar="L", help="eagle3, or numbers such as 2,30,58.")]
 NormOption = Annotated[
     str | None, typer.Option("--last-norm", metavar="N", help="The last state pre or post the final norm.")
@@ -52,53 +65,62 @@ CodeOption = Annotated[
     bool, typer.Option("--trust-remote-code", help="Let Python code in the model's folder run. Off unless typed.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="The summary as one JSON object.")]
-CHOICES = {
-    "--over-long": ("drop", "cut", "refuse"),
-    "--last-norm": ("pre", "post"),
-    "--backend": ("transformers",),
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """What was typed of the back end."""
+    """What was typed, in the order of the options."""
 
+    samples: Path
     model: Path
+    out: Path
     backend: str
+    last_url: str | None
+    aux_url: str | None
+    aux_layer_ids: str | None
+    concurrency: int
+    timeout: float
     layers: str
-    last_norm: str
+    last_norm: str | None
     dtype: str
     device: str
     device_map: str | None
     batch_tokens: int
+    max_length: int | None
+    over_long: str
+    shard_mb: float
     revision: str | None
     trust_remote_code: bool
+    as_json: bool
+
+
+CHOICES = {
+    "over_long": ("drop", "cut", "refuse"),
+    "last_norm": ("pre", "post", None),
+    "backend": ("transformers", "sglang"),
+}
 
 
 def extract(
-    samples: SamplesPath,
-    model: ModelOption,
-    out: OutOption,
-    backend: BackendOption = "transformers",
-    layers: LayersOption = "eagle3",
-    last_norm: NormOption = None,
-    dtype: DtypeOption = "bf16",
-    device: DeviceOption = "cpu",
-    device_map: DeviceMapOption = None,
-    batch_tokens: BatchOption = 8192,
-    max_length: LengthOption = None,
-    over_long: OverLongOption = "drop",
-    shard_mb: ShardOption = 1024.0,
-    revision: RevisionOption = None,
-    trust_remote_code: CodeOption = False,
-    as_json: JsonOption = False,
-) -> None:
+    samples: SamplesPath, model: ModelOption, out: OutOption,
+    backend: BackendOption = "transformers", last_url: LastUrlOption = None, aux_url: AuxUrlOption = None,
+    aux_layer_ids: IdsOption = None, concurrency: AtOnceOption = 8, timeout: TimeoutOption = 600.0,
+    layers: LayersOption = "eagle3", last_norm: NormOption = None, dtype: DtypeOption = "bf16",
+    device: DeviceOption = "cpu", device_map: DeviceMapOption = None, batch_tokens: BatchOption = 8192,
+    max_length: LengthOption = None, over_long: OverLongOption = "drop", shard_mb: ShardOption = 1024.0,
+    revision: RevisionOption = None, trust_remote_code: CodeOption = False, as_json: JsonOption = False,
+) -> None:  # fmt: skip
     """Keep the hidden states that EAGLE-3 trains on: three auxiliary layers and the last one, for every id.
 
     Ids go in, never text. A shard is a safetensors file with a JSON manifest beside it, each written under a temporary
     name, synced and renamed; the same command takes up a run that was broken off, and computes nothing again that
     stands there whole. Layers are numbered as hidden_states of transformers: k is the output of the first k decoder
     layers.
+
+    --backend sglang asks two running servers of one model, each started with --disable-radix-cache and
+    --chunked-prefill-size -1: one with --enable-return-hidden-states, one with --enable-return-aux-hidden-states
+    --speculative-algorithm EAGLE3. It gives the last state after the final norm. States come as JSON, about 0.5 MB a
+    token for the four layers of K2.5: for large targets run transformers where the GPUs are.
 
     \b
     exit code 0  every sample's states stand in whole shards, or it was left out as the options say
@@ -110,44 +132,43 @@ def extract(
       tokenproof extract samples.parquet --model ./Kimi-K2.5 --out states --device-map auto
       tokenproof extract samples.parquet --model ./tiny --out states --dtype fp32 --layers 2,4,5 --shard-mb 64
       tokenproof extract samples.parquet --model ./tiny --out states --max-length 8192 --over-long cut --json
+      tokenproof extract samples.parquet --model ./tiny --out states --backend sglang \
+        --last-url http://127.0.0.1:30000 --aux-url http://127.0.0.1:30001
     """
     with clean_ends():
-        for option, value in (("--over-long", over_long), ("--last-norm", last_norm), ("--backend", backend)):
-            if value is not None and value not in CHOICES[option]:
-                raise SetupError(f"{option} {value!r} is none of {', '.join(CHOICES[option])}")
         typed = Typed(
-            *(model, backend, layers, last_norm or "post", dtype, device, device_map, batch_tokens, revision),
-            trust_remote_code,
-        )
+            samples, model, out, backend, last_url, aux_url, aux_layer_ids, concurrency, timeout, layers, last_norm,
+            dtype, device, device_map, batch_tokens, max_length, over_long, shard_mb, revision, trust_remote_code,
+            as_json,
+        )  # fmt: skip
+        for option, choices in CHOICES.items():
+            if (value := getattr(typed, option)) not in choices:
+                name, known = option.replace("_", "-"), ", ".join(filter(None, choices))
+                raise SetupError(f"--{name} {value!r} is none of {known}")
         try:
-            summary = _extracted(_job(samples, out, max_length, over_long, shard_mb), typed)
+            summary = _extracted(typed)
         except SetupError:
             raise
         except HarnessError as error:
-            raise SetupError(str(error)) from error
+            raise SetupError(f"{error}; what is whole stays: give the same command again") from error
         print(json.dumps(asdict(summary)) if as_json else _told(summary, out))
 
 
-def _job(samples: Path, out: Path, max_length: int | None, over_long: str, shard_mb: float) -> "Job":
-    from runners.extract_job import Job
+def _extracted(typed: Typed) -> "Summary":
+    from runners.extract_job import Job, run_job
 
-    return Job(samples, out, max_length, cast("OverLong", over_long), int(shard_mb * (1 << 20)))
-
-
-def _extracted(job: "Job", typed: Typed) -> "Summary":
-    from runners.extract_job import run_job
-
-    with _opened(typed) as backend, _progress() as start:
+    over_long = cast("OverLong", typed.over_long)
+    job = Job(typed.samples, typed.out, typed.max_length, over_long, int(typed.shard_mb * (1 << 20)))
+    with closing(BACKENDS[typed.backend](typed)) as backend, _progress() as start:
         return run_job(job, backend, complain=complain, start=start)
 
 
-@contextmanager
-def _opened(typed: Typed) -> "Iterator[Backend]":
+def _transformers(typed: Typed) -> "Backend":
     from runners.backend_transformers import Loading, TransformersBackend
 
     how = Loading(
         typed.layers,
-        cast("LastNorm", typed.last_norm),
+        cast("LastNorm", typed.last_norm or "post"),
         typed.dtype,
         typed.device,
         typed.device_map,
@@ -155,11 +176,30 @@ def _opened(typed: Typed) -> "Iterator[Backend]":
         typed.revision,
         typed.trust_remote_code,
     )
-    backend = TransformersBackend(typed.model, how)
-    try:
-        yield backend
-    finally:
-        backend.close()
+    return TransformersBackend(typed.model, how)
+
+
+def _sglang(typed: Typed) -> "Backend":
+    from runners.backend_sglang import Asking, SGLangBackend
+
+    if not typed.last_url or not typed.aux_url:
+        raise SetupError("--backend sglang needs two running servers: --last-url and --aux-url")
+    if typed.last_norm == "pre":
+        raise SetupError("--last-norm pre: SGLang gives the last state after the final norm, which cannot be undone")
+    how = Asking(
+        typed.last_url,
+        typed.aux_url,
+        typed.layers,
+        typed.aux_layer_ids,
+        typed.dtype,
+        typed.concurrency,
+        typed.timeout,
+        typed.revision,
+    )
+    return SGLangBackend(typed.model, how)
+
+
+BACKENDS = {"transformers": _transformers, "sglang": _sglang}
 
 
 @contextmanager

@@ -39,41 +39,45 @@ class Server:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close its connections."""
         self._client.close()
 
     def get(self, path: str) -> Any:
         """The JSON at a path."""
         return self._json("GET", path, None)
 
-    def post(self, path: str, body: dict[str, Any]) -> Any:
-        """The JSON that answers a JSON body."""
-        return self._json("POST", path, body)
+    def post(self, path: str, body: dict[str, Any], max_bytes: int | None = None) -> Any:
+        """The JSON that answers a JSON body, of at most `max_bytes`; MAX_BYTES where that is None."""
+        return self._json("POST", path, body, max_bytes)
 
     def post_bytes(self, path: str, body: dict[str, Any]) -> bytes:
         """The bytes that answer a JSON body: a stream, whole."""
         return self._send("POST", path, body)
 
-    def _json(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
-        data = self._send(method, path, body)
+    def _json(self, method: str, path: str, body: dict[str, Any] | None, max_bytes: int | None = None) -> Any:
+        data = self._send(method, path, body, max_bytes)
         try:
             return loads(data)
         except ProviderError as error:
             raise ProviderError(f"{self.url}{path} did not answer as an engine does: {error}", code=200) from error
 
-    def _send(self, method: str, path: str, body: dict[str, Any] | None) -> bytes:
+    def _send(self, method: str, path: str, body: dict[str, Any] | None, max_bytes: int | None = None) -> bytes:
         """All bytes of an answer with status 200.
 
         Raises:
             SetupError: Nothing answers at the URL.
             OverloadError: It did not answer in time, or says that it cannot now.
-            ProviderError: Any other status (in `code`), a cut body, more than MAX_BYTES.
+            ProviderError: Any other status (in `code`), a cut body, more than `max_bytes`.
         """
         content = None if body is None else json.dumps(body, ensure_ascii=False).encode()
         headers = {} if body is None else {"content-type": "application/json"}
         where = self.url + path
         try:
             with self._client.stream(method, where, content=content, headers=headers) as response:
-                data = self._read(where, response)
+                data = self._read(where, response, max_bytes)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise SetupError(
                 f"nothing answers at {self.url} ({said(error)}); start the engine or correct --url"
@@ -88,13 +92,14 @@ class Server:
             raise _refusal(where, response.status_code, data)
         return data
 
-    def _read(self, where: str, response: httpx.Response) -> bytes:
+    def _read(self, where: str, response: httpx.Response, max_bytes: int | None) -> bytes:
+        limit = MAX_BYTES if max_bytes is None else max_bytes
         deadline = self._now() + self._timeout_s
         data = bytearray()
         for piece in response.iter_bytes():
             data += piece
-            if len(data) > MAX_BYTES:
-                raise ProviderError(f"{where} sent more than {MAX_BYTES >> 20} MiB; expected one answer")
+            if len(data) > limit:
+                raise ProviderError(f"{where} sent more than {limit >> 20} MiB; expected one answer")
             if self._now() > deadline:  # a stream of comments never lets the read timeout pass
                 raise OverloadError(f"{where} did not end within {self._timeout_s:g} s; give --timeout more seconds")
         return bytes(data)

@@ -146,8 +146,7 @@ def identify(server: Server, engine: str | None, version: str | None) -> Told:
     if name not in ENGINES:
         came = f"--engine {engine}" if engine else f"/v1/models says owned_by {first.get('owned_by')!r:.80}"
         raise SetupError(f"{server.url}: {came}; expected one of {sorted(ENGINES)}: name it with --engine")
-    infos = [_object(_optional(server, path)) for path in ENGINES[name].info]
-    info = {key: value for table in reversed(infos) for key, value in table.items()}
+    info = server_info(server, name)
     found = version or info.get("version")
     if not isinstance(found, str) or not re.fullmatch(r"[0-9A-Za-z.+_\-]{1,60}", found):
         raise SetupError(f"{server.url} does not tell its version (got {found!r:.80}); name it with --engine-version")
@@ -156,6 +155,12 @@ def identify(server: Server, engine: str | None, version: str | None) -> Told:
         raise SetupError(f"{server.url}/v1/models names no model; expected an engine that serves one")
     flags = {key: _shortened(info[key]) for key in sorted(FLAGS & info.keys()) if _is_set(info[key])}
     return Told(name, found, model, flags)
+
+
+def server_info(server: Server, engine: str) -> Json:
+    """Whatever the engine tells of itself, flags that were never set included; {} where it has no such path."""
+    infos = [_object(_optional(server, path)) for path in ENGINES[engine].info]
+    return {key: value for table in reversed(infos) for key, value in table.items()}
 
 
 def _optional(server: Server, path: str) -> Any:

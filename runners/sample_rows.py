@@ -14,16 +14,16 @@ from runners.states import Sample
 from runners.tables import columns, read_rows
 
 NEEDED = ("id", "prompt_ids", "output_ids", "loss_mask")
-OPTIONAL = ("verdict", "vocab_sha256")
+OPTIONAL = ("data_set", "verdict", "left_out", "vocab_sha256")
 ACCEPTED = frozenset({"exact", "verified"})
 
 
 def read_samples(path: Path, vocab_size: int) -> Iterator[Sample]:
-    """The samples of a file, in order.
+    """The samples of a file, in order; each named `data_set/id`, since ids are one's own within a data set only.
 
     Raises:
         SetupError: No Parquet, a column that is not there, or a row that no forward should see: ids that the model has
-            not, a mask of another length, an answer that was not accepted, ids of another vocabulary.
+            not, a mask of another length, an answer that was not accepted or left out, ids of another vocabulary.
     """
     there = columns(path)
     if missing := [name for name in NEEDED if name not in there]:
@@ -39,11 +39,15 @@ def read_samples(path: Path, vocab_size: int) -> Iterator[Sample]:
 def _sample(row: dict[str, Any], vocab_size: int) -> Sample:
     if row.get("verdict", "exact") not in ACCEPTED:
         raise SetupError(f"its verdict is {row['verdict']!r}; expected one of {sorted(ACCEPTED)}: nothing else is used")
+    if row.get("left_out") is not None:
+        raise SetupError(f"it was left out of the samples ({row['left_out']!r:.80}); take samples.parquet")
     if row.get("vocab_sha256", VOCAB_SHA256) != VOCAB_SHA256:
         raise SetupError(f"ids of the vocabulary {row['vocab_sha256']!r:.80}; expected {VOCAB_SHA256}")
     name, prompt, output, mask = (row[key] for key in NEEDED)
     if not isinstance(name, str) or not name:
         raise SetupError("an id of a sample is text, and not empty")
+    if isinstance(row.get("data_set"), str):
+        name = f"{row['data_set']}/{name}"
     ids = array("q", prompt + output)
     if not output or len(mask) != len(output):
         raise SetupError(f"{len(output)} output_ids with a loss_mask of {len(mask)}; expected one or more, as many")

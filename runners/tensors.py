@@ -89,6 +89,11 @@ def settle() -> None:
             torch.cuda.synchronize(device)
 
 
+def matrix(rows: Sequence[Sequence[float]], name: str) -> Tensor:
+    """Rows of numbers as a tensor of the dtype of this name; ValueError or TypeError where they are none."""
+    return torch.tensor(rows, dtype=torch.float32).to(dtype(name))
+
+
 def raw(tensor: Tensor) -> memoryview:
     """The bytes of a CPU tensor in row-major order, without a copy where it lies so already."""
     return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data

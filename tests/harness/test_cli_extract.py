@@ -9,11 +9,14 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 from typer.testing import CliRunner, Result
 
 from harness import cli
 from tests.conftest import ROOT
-from tests.runners.states_kit import drawn, samples_file, tiny
+from tests.runners.hidden_standin import ALL_IDS, CONFIG, Pair, read_alone, servers
+from tests.runners.states_kit import drawn, sample, samples_file, tiny
 
 
 def run(*args: str | Path) -> Result:
@@ -59,6 +62,13 @@ def test_json_has_every_count(tmp_path: Path) -> None:
         pytest.param(["--max-length", "99999"], "is made for 4096 positions", id="positions"),
         pytest.param(["--model", "nowhere"], "expected the folder of a local model", id="model"),
         pytest.param(["--over-long", "refuse", "--max-length", "5"], "raise it, or choose --over-long", id="refused"),
+        pytest.param(["--backend", "vllm"], "--backend 'vllm' is none of transformers, sglang", id="backend"),
+        pytest.param(["--backend", "sglang", "--last-url", "http://x"], "needs two running servers", id="one-url"),
+        pytest.param(
+            ["--backend", "sglang", "--last-url", "http://127.0.0.1:9", "--aux-url", "http://127.0.0.1:8"],
+            "nothing answers at http://127.0.0.1:9",
+            id="no-server",
+        ),
         pytest.param(["--device", "toaster"], "cannot be loaded by transformers", id="device"),
     ],
 )
@@ -69,6 +79,29 @@ def test_wrong_calls_end_with_two(tmp_path: Path, args: list[str], said: str) ->
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
     assert not list(tmp_path.glob("out/shard-*.json"))
+
+
+def test_a_run_over_two_servers(tmp_path: Path) -> None:
+    """Ids to SGLang and states into a shard that verifies; a server without states ends it with 2 and a way on."""
+    one = sample("plain", ALL_IDS[:15], ALL_IDS[15:])
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    file = samples_file(tmp_path / "s.parquet", [one])
+
+    def command(pair: Pair, *more: str) -> Result:
+        urls = ("--backend", "sglang", "--last-url", pair.last.url, "--aux-url", pair.aux.url)
+        return run(file, "--model", tmp_path, "--out", tmp_path / "out", "--dtype", "fp32", *urls, *more)
+
+    with servers(aux=lambda _: {}) as pair:
+        result = command(pair)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "(aux): no meta_info.hidden_states" in result.stderr
+        assert "give the same command again" in result.stderr
+        assert "SGLang gives the last state after the final norm" in command(pair, "--last-norm", "pre").stderr
+    with servers() as pair:
+        assert command(pair).exit_code == 0
+    states = load_file(tmp_path / "out/shard-000000.safetensors")
+    assert states["hidden_states"].equal(torch.tensor(read_alone("last")))
+    assert states["aux_hidden_states"].flatten(1).equal(torch.tensor(read_alone("aux")))
 
 
 def test_help_tells_codes_and_examples() -> None:

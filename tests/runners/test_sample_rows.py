@@ -6,7 +6,8 @@ import pytest
 
 from harness.errors import SetupError
 from harness.vocab import VOCAB_SHA256
-from runners.sample_rows import read_samples
+from runners.sample_rows import NEEDED, OPTIONAL, read_samples
+from runners.samples import COLUMNS
 from runners.tables import table_file
 from tests.runners.states_kit import KINDS, VOCAB, drawn, sample, samples_file
 
@@ -32,15 +33,16 @@ def test_samples_come_as_they_were_written(tmp_path: Path) -> None:
         pytest.param({"id": ""}, "an id of a sample is text", id="no-id"),
         pytest.param({"verdict": "rejected"}, "its verdict is 'rejected'", id="rejected"),
         pytest.param({"verdict": None}, "its verdict is None", id="no-verdict"),
+        pytest.param({"left_out": "prompt-contradicted"}, "it was left out of the samples", id="left-out"),
         pytest.param({"vocab_sha256": "0" * 64}, f"expected {VOCAB_SHA256}", id="other-vocabulary"),
     ],
 )
 def test_a_row_that_may_not_be_used_names_itself(tmp_path: Path, row: dict[str, object], said: str) -> None:
     """The row before it comes; then row number, id and reason."""
     good = {"id": "g", "prompt_ids": [3], "output_ids": [4, 4], "loss_mask": [1, 0], "verdict": "exact",
-            "vocab_sha256": VOCAB_SHA256}  # fmt: skip
+            "vocab_sha256": VOCAB_SHA256, "left_out": None}  # fmt: skip
     path = tmp_path / "s.parquet"
-    with table_file(path, {**KINDS, "verdict": "text", "vocab_sha256": "text"}) as table:
+    with table_file(path, {**KINDS, "verdict": "text", "vocab_sha256": "text", "left_out": "text"}) as table:
         table.add(good)
         table.add({**good, "id": "bad", **row})
 
@@ -49,6 +51,21 @@ def test_a_row_that_may_not_be_used_names_itself(tmp_path: Path, row: dict[str, 
     with pytest.raises(SetupError, match=said) as caught:
         next(rows)
     assert "row 1" in str(caught.value)
+
+
+def test_ids_are_told_apart_by_their_data_set(tmp_path: Path) -> None:
+    """Two data sets may each have an id `1`."""
+    path = tmp_path / "s.parquet"
+    with table_file(path, {**KINDS, "data_set": "text"}) as table:
+        for name in ("chat", "code"):
+            table.add({"id": "1", "prompt_ids": [1], "output_ids": [2], "loss_mask": [1], "data_set": name})
+
+    assert [one.id for one in read_samples(path, VOCAB)] == ["chat/1", "code/1"]
+
+
+def test_the_columns_of_a_run_are_the_ones_that_are_read() -> None:
+    """samples.parquet as `generate` writes it has every column that is looked at."""
+    assert {*NEEDED, *OPTIONAL} <= {*COLUMNS}
 
 
 def test_a_file_without_masks_is_refused(tmp_path: Path) -> None:
