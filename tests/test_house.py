@@ -99,6 +99,7 @@ OWNERS = {
 RUNNER_OWNERS = {
     "httpx": {"engine_http"},
     "pyarrow": {"tables"},
+    "rich": {"live_view"},
     "torch": {"tensors"},
     "transformers": {"backend_transformers"},
 }
