@@ -183,10 +183,10 @@ def _body(response: Mapping[str, Any]) -> bytes:
         return _written(response["parsed_body"])
     if not isinstance(body, str | bytes):
         raise Unusable(f"`response.body.string` is {shown(body)}; expected text or !!binary")
-    return _unpacked(_bytes(body), response.get("headers"))
+    return unpacked(_bytes(body), response.get("headers"))
 
 
-def _unpacked(body: bytes, headers: Any) -> bytes:
+def unpacked(body: bytes, headers: Any) -> bytes:
     """The body without its Content-Encoding, at most MAX_BODY_BYTES of it."""
     encoding = ""
     for name, value in headers.items() if isinstance(headers, dict) else ():

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from harness.recording import Interaction, Recording, metadata_of
+from harness.recording import SHA256, Interaction, Recording, metadata_of
 
 PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9 _./:;=+-]*[A-Za-z0-9/]")
 WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
@@ -64,7 +64,7 @@ def _members(fields: Mapping[str, Any], indent: int) -> Iterator[str]:
 
 def _scalar(text: str) -> str:
     """Text on one line: bare where YAML cannot mistake it, else in double quotes."""
-    bare = PLAIN.fullmatch(text) and text.lower() not in WORDS and ": " not in text and " #" not in text
+    bare = PLAIN.fullmatch(text) and text.lower() not in WORDS and ": " not in text and not SHA256.fullmatch(text)
     return text if bare else _quoted(text)
 
 

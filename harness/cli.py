@@ -29,6 +29,7 @@ from harness.cli_calibrate import calibrate
 from harness.cli_drift import drift
 from harness.cli_extract import extract
 from harness.cli_golden import golden
+from harness.cli_record import record
 from harness.errors import SetupError
 from harness.inputs import Entry
 from harness.types import Verdict
@@ -175,6 +176,7 @@ def _show(answers: Iterable[tuple[str, Verdict | Entry]], judge_of: Judging, row
 app.command()(calibrate)
 app.command()(drift)
 app.command()(extract)
+app.command()(record)
 app.add_typer(golden)
 
 

@@ -23,7 +23,9 @@ class HttpxTransport:
 
     def __init__(self, target: Target, over: httpx.AsyncBaseTransport | None = None) -> None:
         self._base = target.base_url
-        self._client = httpx.AsyncClient(headers=target.headers(), transport=over, trust_env=False)
+        # unpacked, so that a recording shows what came
+        headers = target.headers() | {"accept-encoding": "identity"}
+        self._client = httpx.AsyncClient(headers=headers, transport=over, trust_env=False)
 
     async def send(self, call: Call) -> Reply:
         """The reply to one call; it is read to its end, at most MAX_REPLY_BYTES of it.

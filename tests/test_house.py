@@ -49,8 +49,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     # each owns one outside thing; `inputs` is the shape of what the files hold
     "shell": (
-        *("settings", "encoder", "cassette", "emulator", "inputs", "store", "report"),
+        *("settings", "encoder", "cassette", "cassette_files", "emulator", "inputs", "store", "report"),
         *("checkout", "evidence_report"),  # git; what recordings say of providers, for a terminal
+        *("sockets", "tape", "scenarios", "spending", "record"),  # what records exchanges and plays them
         "hashes",  # what a ticket and a sample say of the code and tables that made them
         *(
             "transport",
@@ -59,7 +60,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
             "catalog",
         ),  # where calls go, what carries them, what the price list says
     ),
-    "cli": ("cli", "cli_base", "cli_calibrate", "cli_drift", "cli_extract", "cli_golden"),
+    "cli": ("cli", "cli_base", "cli_calibrate", "cli_drift", "cli_extract", "cli_golden", "cli_record"),
 }
 GROUND = ("errors", "types", "vocab", "formats", "json_keys", "ticket", "stream")
 STAGES = ("prompt", "response", "habits", "readings", "ids", "witnesses", "checks", "exact", "verdict", "engines")
@@ -92,6 +93,7 @@ OWNERS = {
     "yaml": {"cassette"},
     "rich": {"report"},
     "httpx": {"client"},
+    "vcr": {"tape"},
     "aiohttp": {"client_bulk"},
     "uvloop": {"client_bulk"},
     "typer": set(GROUPS["cli"]),  # the command, a file per group of subcommands
