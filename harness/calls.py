@@ -11,7 +11,7 @@ from itertools import product
 from typing import Literal
 
 from harness.formats import Format
-from harness.json_keys import is_json, key_orders, keys_sorted, one_blank, restyle
+from harness.json_keys import is_json, key_orders, keys_sorted, one_blank, other_values, restyle
 from harness.types import Segment, ToolCall
 
 NATIVE = re.compile(r"functions\.(?P<name>.+):(?P<index>\d+)", re.DOTALL)
@@ -127,21 +127,25 @@ def arguments(call: ToolCall, position: int, fmt: Format, traits: Mapping[str, s
     texts = {"as-sent": call.arguments}
     if trait != "as-sent" and is_json(call.arguments):  # what is no JSON cannot have been written anew
         texts |= {style: restyle(call.arguments, style) for style in ("spaced", "compact")}
+    # as they came: what no dump gives was not dumped anew. A host that is known to coerce is refused by a check.
+    types = () if "argument_types" in traits else other_values(call.arguments) or ()
     if trait:
         name = trait if trait in texts else "as-sent"
-        styles = tuple(texts.values()) if name != "as-sent" else ()
-        return [_argument_option(texts[name], f"arguments-{name}", position, fmt, traits, styles)]
+        styles = (*texts.values(), *one_blank(texts[name])) if name != "as-sent" else ()
+        return [_argument_option(texts[name], f"arguments-{name}", position, fmt, traits, (*types, *styles))]
     distinct: dict[str, str] = {}
     for name, text in texts.items():
         distinct.setdefault(text, f"arguments-{name}")
     return [
-        replace(_argument_option(text, name, position, fmt, traits), rival="trait" if text != call.arguments else "")
+        replace(
+            _argument_option(text, name, position, fmt, traits, types), rival="trait" if text != call.arguments else ""
+        )
         for text, name in distinct.items()
     ]
 
 
 def _argument_option(
-    text: str, name: str, position: int, fmt: Format, traits: Mapping[str, str], styles: tuple[str, ...] = ()
+    text: str, name: str, position: int, fmt: Format, traits: Mapping[str, str], others: tuple[str, ...] = ()
 ) -> Option:
     edge = is_open("argument_edges", fmt, traits)
     kept = traits.get("argument_keys") == "kept" or not keys_sorted(text)
@@ -151,7 +155,7 @@ def _argument_option(
         trail=edge,
         channel=f"call:{position}",
         alternates=() if kept else key_orders(text) or (),
-        lookalikes=tuple(s for s in dict.fromkeys([*styles, *(one_blank(text) if styles else ())]) if s != text),
+        lookalikes=tuple(s for s in dict.fromkeys(others) if s != text),
     )
     return Option((segment,), (name,))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from harness.calls import id_style
 from harness.formats import Format
-from harness.json_keys import balanced, key_orders, keys_sorted, maybe_coerced
+from harness.json_keys import balanced, key_orders, keys_sorted, other_values
 from harness.types import Finding, Turn
 from harness.vocab import control_pattern
 
@@ -29,7 +29,7 @@ class Case:
     Attributes:
         thinking: What was asked for.
         provider: The display name that answered.
-        completion_tokens: What was billed for the whole answer, reasoning included; None where not known.
+        completion_tokens: What was billed for the whole answer, reasoning included.
     """
 
     turn: Turn
@@ -153,18 +153,14 @@ def rewritten_arguments(case: Case) -> Iterator[Finding]:
     order = case.traits.get("argument_keys")
     for k, call in enumerate(case.turn.tool_calls):
         where = f"tool_calls[{k}].arguments"
+        if not call.arguments.strip():
+            yield Finding("empty-arguments", where, "none came: what stood there is gone")
         if order != "kept" and keys_sorted(call.arguments) and key_orders(call.arguments) is None:
             text = "and this provider sorts them" if order else "and whether this provider sorts is not known"
             yield Finding("keys-sorted" if order else "keys-maybe-sorted", where, f"keys came in order, {text}")
-        if case.traits.get("argument_types") == "coerced" and maybe_coerced(call.arguments):
-            text = "a value may have been sampled as text, or a text as another value: this provider writes those anew"
-            yield Finding("value-maybe-coerced", where, text)
-
-
-def empty_arguments(case: Case) -> Iterator[Finding]:
-    for k, call in enumerate(case.turn.tool_calls):
-        if not call.arguments.strip():
-            yield Finding("empty-arguments", f"tool_calls[{k}].arguments", "none came: what stood there is gone")
+        types, others = case.traits.get("argument_types"), other_values(call.arguments)
+        if (types == "coerced" and others != ()) or (types is None and others is None):
+            yield Finding("value-maybe-coerced", where, "a value may have been sampled in another type")
 
 
 def think_shown(case: Case) -> Iterator[Finding]:
@@ -280,7 +276,6 @@ CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     leaks,
     call_ids,
     rewritten_arguments,
-    empty_arguments,
     think_shown,
     invalid_json,
     offered,

@@ -137,7 +137,7 @@ def traits_of(known: Known, kit: Kit, mode: bool) -> Traits:
 
 
 def _traits_for(finish: str, known: Known, kit: Kit, mode: bool) -> Traits:
-    return kit.habits.traits(
+    traits = kit.habits.traits(
         known.provider,
         model=known.model,
         format=known.fmt.name,
@@ -147,6 +147,7 @@ def _traits_for(finish: str, known: Known, kit: Kit, mode: bool) -> Traits:
         tools=known.has_tools,
         wire=known.wire,
     )
+    return {"argument_types": "kept", **traits} if stream.arguments_seen(known.turn, traits) else traits
 
 
 def _verdict(known: Known, exchange: Exchange, kit: Kit, provider: str | None, notes: tuple[Finding, ...]) -> Verdict:

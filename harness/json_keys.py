@@ -5,7 +5,7 @@ Works on broken JSON too. Knows nothing of providers.
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import permutations
 
 # A text without its closing quote goes to the end: searched again from each quote inside, it would cost its square.
@@ -125,25 +125,69 @@ def wire_style(texts: Iterable[str]) -> str:
     return styles.pop() if len(styles) == 1 else "mixed" if styles else ""
 
 
-OTHER_VALUE = re.compile(
-    r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[\[{].*[\]}]|True|False|None|NaN|-?Infinity", re.DOTALL
-)
+VALUES = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]|[^\s":,{}\[\]]+', re.DOTALL)
+MAX_VALUES = 64
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|NaN|-?Infinity")
+WORDS = {  # a literal -> what a host may have made it of
+    "true": ('"true"', '"True"', '"TRUE"', '"1"', "1"),
+    "false": ('"false"', '"False"', '"FALSE"', '"0"', "0"),
+    "null": ('"null"', '"None"', '"Null"', '"NULL"'),
+}
 
 
-def maybe_coerced(arguments: str) -> bool:
-    """Whether a host that dumps arguments anew where a value misses its declared type may have made this text.
+def other_values(arguments: str) -> tuple[str, ...] | None:
+    """Texts that a host may have made these arguments of that dumps anew where a value misses its declared type.
 
-    A number and the same number in quotes have one count, so no bill can tell.
+    Such a host makes `5` of `"5"` and the other way round; both have one count, so no bill can tell. Each text differs
+    in one value. A number that was quoted and not as JSON writes it (`"05"`) is not among them: that is two rare things
+    at once. () for what came as it was sampled, since no dump gives it. None where there are more than MAX_VALUES, or
+    the text nests too deeply to be told.
+
+    >>> other_values('{"a": 5, "b": "x", "c": "6"}')
+    ('{"a": "5", "b": "x", "c": "6"}', '{"a": 5, "b": "x", "c": 6}')
     """
     try:
         value = json.loads(arguments)
         if not isinstance(value, dict) or json.dumps(value, ensure_ascii=False) != arguments:
-            return False  # as it was sampled: no dump looks like this
+            return ()
     except RecursionError:
-        return True
+        return None
     except ValueError:
-        return False
-    return any(not isinstance(v, str) or OTHER_VALUE.fullmatch(v) is not None for v in value.values())
+        return ()
+    others = [
+        arguments[:start] + other + arguments[end:]
+        for start, end in _values(arguments)
+        for other in _spellings(arguments[start:end])
+    ]
+    return tuple(others) if len(others) <= MAX_VALUES else None
+
+
+def _spellings(text: str) -> Iterator[str]:
+    """What one value may have been before it was dumped in another type."""
+    if text[0] != '"':
+        yield from WORDS.get(text, ())
+        forms = (text, restyle(text, "compact")) if text not in WORDS else ()
+        yield from (json.dumps(form, ensure_ascii=False) for form in dict.fromkeys(forms))
+        return
+    bare = json.loads(text)
+    yield from (word for word, others in WORDS.items() if text in others)
+    if NUMBER.fullmatch(bare) or (bare[:1] in ("{", "[") and is_json(bare)):
+        yield from dict.fromkeys((bare, restyle(bare, "spaced"), restyle(bare, "compact")))
+
+
+def _values(text: str) -> Iterator[tuple[int, int]]:
+    """Where the values stand in the text of a JSON object: every one but the keys and the object itself."""
+    opened: list[int] = []
+    found = list(VALUES.finditer(text))
+    for piece, behind in zip(found, [*found[1:], None], strict=True):
+        if piece[0] in ("{", "["):
+            opened.append(piece.start())
+        elif piece[0] in ("}", "]"):
+            if len(opened) > 1:
+                yield opened[-1], piece.end()
+            del opened[-1:]
+        elif piece[0] not in (":", ",") and (behind is None or behind[0] != ":"):
+            yield piece.start(), piece.end()
 
 
 def balanced(arguments: str) -> bool:

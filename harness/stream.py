@@ -35,6 +35,15 @@ def trusted(channel: str, traits: Mapping[str, str]) -> bool:
     return traits.get("chunks_arguments" if channel.startswith("call:") else "chunks") == "tokens"
 
 
+MIN_PIECES = 3  # one piece behind the other's end: a host that must see the whole first sends one, or two
+
+
+def arguments_seen(turn: Turn, traits: Mapping[str, str]) -> bool:
+    """Whether the arguments of every call came token by token: then nobody waited for their end to write them anew."""
+    pieces = [(turn.chunks or {}).get(f"call:{k}", ()) for k in range(len(turn.tool_calls))]
+    return trusted("call:", traits) and bool(pieces) and all(len(row) >= MIN_PIECES for row in pieces)
+
+
 def laid(reading: Reading, turn: Turn, traits: Mapping[str, str]) -> Iterator[Laid]:
     """Each text segment of the reading that stands in a stream's chunks as it is, where those may be trusted."""
     rows: dict[str, list[int]] = {}

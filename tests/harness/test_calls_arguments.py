@@ -3,15 +3,16 @@
 import pytest
 
 from harness.calls import arguments, is_open
-from harness.encoder import encode_ordinary
+from harness.encoder import encode_ordinary, load_vocab
 from harness.formats import Format
 from harness.ids import build
-from harness.types import Reading, ToolCall
+from harness.types import Origin, Reading, ToolCall
 from tests.harness.chat import K2, K25
 
 pytestmark = pytest.mark.required
 
 row = pytest.param
+INFERRED = Origin.INFERRED
 
 Traits = dict[str, str]
 AS_SENT, SPACED, COMPACT = "arguments-as-sent", "arguments-spaced", "arguments-compact"
@@ -93,3 +94,25 @@ def test_keys_that_came_in_order_may_have_been_sorted(traits: Traits, text: str,
     options = arguments(ToolCall("functions.f:0", "f", text), 0, K25, traits | {"arguments": "as-sent"})
 
     assert [o.segments[0].alternates for o in options] == [others]
+
+
+RETYPED = [
+    # traits, arguments on the wire, where the ids are INFERRED
+    row({"arguments": "as-sent"}, '{"a": 5, "b": "x"}', [" ", ","], id="unknown"),
+    row({"arguments": "as-sent", "argument_types": "kept"}, '{"a": 5, "b": "x"}', [], id="kept"),
+    row({"arguments": "as-sent"}, '{"b": "x", "a": "5"}', [' "', '"}'], id="a-number-in-quotes"),
+    row({"arguments": "as-sent"}, '{"a": true, "b": "x"}', [], id="a-word-in-quotes-has-another-count"),
+    row({"arguments": "spaced"}, '{"a":5,"b":"x"}', [], id="a-compact-text-is-no-such-dump"),
+]
+
+
+@pytest.mark.parametrize(("traits", "text", "inferred"), RETYPED)
+def test_a_value_that_may_have_been_written_anew_is_masked(traits: Traits, text: str, inferred: list[str]) -> None:
+    """`5` and `"5"` have one count: where nothing tells whether a host fits types, the ids that differ are masked."""
+    [option] = arguments(ToolCall("functions.f:0", "f", text), 0, K2, {"argument_keys": "kept", **traits})
+    made = build(Reading(option.segments), encode_ordinary)
+
+    marked = [
+        load_vocab().token_bytes(i).decode() for i, o in zip(made.ids, made.origins, strict=True) if o == INFERRED
+    ]
+    assert marked == inferred

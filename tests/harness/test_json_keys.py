@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from harness.json_keys import (
     JSON_TOKENS,
     MAX_KEYS,
+    MAX_VALUES,
     balanced,
     is_json,
     key_orders,
     key_rows,
     keys_sorted,
-    maybe_coerced,
+    other_values,
     restyle,
     wire_style,
 )
@@ -152,27 +153,64 @@ def test_wire_style(texts: list[str], style: str) -> None:
 
 
 SHAPES = [
-    # text, is_json, balanced, maybe_coerced
-    row("{}", True, True, False, id="empty-object"),
-    row('{"a": "x"}', True, True, False, id="text-stays-text"),
-    row('{"a": 1}', True, True, True, id="a-number-may-have-been-text"),
-    row('{"a": "1"}', True, True, True, id="text-that-looks-like-a-number"),
-    row('{"a": "true"}', True, True, True, id="text-that-looks-like-a-name"),
-    row('{"a": "[x]"}', True, True, True, id="text-that-looks-like-an-array"),
-    row('{"a":1}', True, True, False, id="no-dump-is-compact"),
-    row('{"a": "\\u00e9"}', True, True, False, id="no-dump-escapes"),
-    row("[1]", True, False, False, id="an-array"),
-    row("1", True, False, False, id="a-number"),
-    row("", False, False, False, id="nothing"),
-    row('{"a": ', False, False, False, id="cut"),
-    row('{"a": "}"', False, False, False, id="closed-in-a-string-alone"),
-    row('{"a": [}]', False, True, False, id="crossed-but-balanced"),
-    row("[" * 100_000, False, False, True, id="too-deep"),
+    # text, is_json, balanced
+    row("{}", True, True, id="empty-object"),
+    row('{"a": 1}', True, True, id="an-object"),
+    row("[1]", True, False, id="an-array"),
+    row("1", True, False, id="a-number"),
+    row("", False, False, id="nothing"),
+    row('{"a": ', False, False, id="cut"),
+    row('{"a": "}"', False, False, id="closed-in-a-string-alone"),
+    row('{"a": [}]', False, True, id="crossed-but-balanced"),
+    row("[" * 100_000, False, False, id="too-deep"),
 ]
 
 
 @pytest.mark.required
-@pytest.mark.parametrize(("text", "parses", "closes", "coerced"), SHAPES)
-def test_shapes(text: str, parses: bool, closes: bool, coerced: bool) -> None:
-    """Whether a host could have parsed it, whether it closes what it opens, and may be a dump of other values."""
-    assert (is_json(text), balanced(text), maybe_coerced(text)) == (parses, closes, coerced)
+@pytest.mark.parametrize(("text", "parses", "closes"), SHAPES)
+def test_shapes(text: str, parses: bool, closes: bool) -> None:
+    """Whether a host could have parsed it, and whether it closes what it opens."""
+    assert (is_json(text), balanced(text)) == (parses, closes)
+
+
+RETYPED = [
+    # text, what a host that fits values to their declared types may have made it of
+    row('{"a": "x"}', (), id="text-stays-text"),
+    row('{"a": 5}', ('{"a": "5"}',), id="a-number-may-have-been-text"),
+    row('{"a": "5"}', ('{"a": 5}',), id="text-may-have-been-a-number"),
+    row('{"5": "x", "b": "-1.5e3"}', ('{"5": "x", "b": -1.5e3}',), id="a-key-stays"),
+    row('{"a": "NaN"}', ('{"a": NaN}',), id="what-python-takes-for-a-number"),
+    row(
+        '{"a": true}',
+        ('{"a": "true"}', '{"a": "True"}', '{"a": "TRUE"}', '{"a": "1"}', '{"a": 1}'),
+        id="a-word-may-have-been-text-or-a-digit",
+    ),
+    row('{"a": "None"}', ('{"a": null}',), id="text-may-have-been-a-word"),
+    row('{"a": "1"}', ('{"a": true}', '{"a": 1}'), id="a-digit-may-have-been-a-word"),
+    row(
+        '{"a": [1, "x"]}',
+        ('{"a": ["1", "x"]}', '{"a": "[1, \\"x\\"]"}', '{"a": "[1,\\"x\\"]"}'),
+        id="a-list-and-what-is-in-it",
+    ),
+    row(
+        '{"a": {"b": 5}}', ('{"a": {"b": "5"}}', '{"a": "{\\"b\\": 5}"}', '{"a": "{\\"b\\":5}"}'), id="an-object-in-it"
+    ),
+    row('{"a": "[1, 2]"}', ('{"a": [1, 2]}', '{"a": [1,2]}'), id="text-may-have-been-a-list"),
+    row('{"a": "[x]"}', (), id="text-that-is-no-list"),
+    row('{"a": "he said \\"5\\", 6"}', (), id="quotes-and-commas-within-a-text"),
+    row('{"a":1}', (), id="no-dump-is-compact"),
+    row('{"a": "\\u00e9"}', (), id="no-dump-escapes"),
+    row('{"a": 5.50}', (), id="no-dump-keeps-zeros"),
+    row("[5]", (), id="no-object"),
+    row('{"a": 5', (), id="broken"),
+    row("{}", (), id="nothing-in-it"),
+    row('{"a": ' * 100_000, None, id="too-deep"),
+    row('{"a": [' + ", ".join("1" * (MAX_VALUES + 1)) + "]}", None, id="too-many"),
+]
+
+
+@pytest.mark.required
+@pytest.mark.parametrize(("text", "others"), RETYPED)
+def test_values_in_other_types(text: str, others: tuple[str, ...] | None) -> None:
+    """Each text that differs in the type of one value and whose dump is this text; () where no dump is."""
+    assert other_values(text) == others

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from harness import stream
 from harness.encoder import encode_ordinary, load_vocab
-from harness.types import Reading, Segment, Turn
+from harness.types import Reading, Segment, ToolCall, Turn
 from tests.harness.chat import K25
 
 row = pytest.param
@@ -82,6 +82,28 @@ TRUSTED = [
 def test_trusted(channel: str, traits: dict[str, str], expected: bool) -> None:
     """Chunks are evidence only where the host is known to cut at tokens."""
     assert stream.trusted(channel, traits) is expected
+
+
+PIECES = {"call:0": ('{"', "a", '": 5}')}
+SEEN = [
+    row(PIECES, TOKENS, 1, True, id="token-by-token"),
+    row(PIECES, {}, 1, False, id="chunks-not-trusted"),
+    row({"call:0": ('{"a"', ": 5}")}, TOKENS, 1, False, id="two-pieces"),
+    row(PIECES, TOKENS, 2, False, id="a-second-call-came-whole"),
+    row({**PIECES, "call:1": ("{", '"b"', ": 5}")}, TOKENS, 2, True, id="both-calls"),
+    row(PIECES, TOKENS, 0, False, id="no-call"),
+    row(None, TOKENS, 1, False, id="a-whole-body"),
+]
+
+
+@pytest.mark.required
+@pytest.mark.parametrize(("chunks", "traits", "n_calls", "expected"), SEEN)
+def test_arguments_seen(
+    chunks: dict[str, tuple[str, ...]] | None, traits: dict[str, str], n_calls: int, expected: bool
+) -> None:
+    """Arguments that came token by token were not waited for and written anew."""
+    calls = tuple(ToolCall("functions.f:0", "f", '{"a": 5}') for _ in range(n_calls))
+    assert stream.arguments_seen(Turn("", "", calls, "tool_calls", chunks=chunks), traits) is expected
 
 
 LAID = [
