@@ -59,8 +59,8 @@ def calibrate(
 
     with clean_ends():
         _refuse_out(out, paths, update)
-        base = habits_of(habits)
-        kit = replace(judging(None, None, False, habits).kit, habits=base)
+        kit = judging(None, None, False, habits).kit
+        base = kit.habits
         found, n_used, n_bad = _gather(paths, kit)
         learned, unknown = learn(found, [h for h in base.lines if h.evidence != "answers"])
         written = _written(base, learned)

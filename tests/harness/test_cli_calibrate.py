@@ -36,6 +36,20 @@ def run(*args: object) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
+def test_the_habits_of_the_environment_are_the_base(
+    answers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TOKENPROOF_HABITS stands in for the shipped file, as it does for every other command."""
+    seen = 'first = "2026-01-01", last = "2026-01-01", evidence = "table"'
+    line = f'{{ provider = "Elsewhere", trait = "spaces", value = "none", {seen} }}'
+    (tmp_path / "own.toml").write_text(f"habits = [\n  {line},\n]\n")
+    monkeypatch.setenv("TOKENPROOF_HABITS", str(tmp_path / "own.toml"))
+
+    assert run(answers, "--out", tmp_path / "new.toml")[0] == 0
+    kept = {h.provider for h in load_habits((tmp_path / "new.toml").read_text()).lines if h.evidence != "answers"}
+    assert kept == {"Elsewhere"}
+
+
 def test_what_six_answers_teach(answers: Path) -> None:
     """One more token than the text has ids, six times of six: the terminator is billed."""
     code, out = run(answers, "--json")
