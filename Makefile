@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check truth real bench prompts witnesses emulator-parity soak drift-planted mutants
+.PHONY: setup demo test check truth real bench prompts witnesses emulator-parity soak drift-planted false-green mutants
 setup: $(STAMP)
 $(STAMP): pyproject.toml tests/constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -49,6 +49,9 @@ soak: setup
 
 drift-planted: setup
 	$(PY) -m tests.report_drift
+
+false-green: setup
+	$(PY) -m tests.report_false_green
 
 mutants: setup
 	$(PY) -m tests.report_mutants

@@ -43,6 +43,15 @@ def changes(root: Path) -> tuple[str, ...]:
     return tuple(row[3:] for row in status.split("\0") if row) + tuple(row[2:] for row in (*hidden, *skipped))
 
 
+def is_tracked(root: Path, path: Path) -> bool:
+    """Whether a file is part of what is committed in a checkout."""
+    try:
+        _git(root, "ls-files", "--error-unmatch", "--", str(path.resolve()))
+    except SetupError:
+        return False
+    return True
+
+
 @contextmanager
 def files_at(root: Path, revision: str, folder: str) -> Iterator[Path]:
     """A folder of the checkout as it was at a revision, in a temporary place.

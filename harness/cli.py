@@ -28,6 +28,7 @@ from harness.cli_base import (
 from harness.cli_calibrate import calibrate
 from harness.cli_drift import drift
 from harness.cli_extract import extract
+from harness.cli_gate import gate
 from harness.cli_golden import golden
 from harness.cli_record import record
 from harness.errors import SetupError
@@ -177,6 +178,7 @@ app.command()(calibrate)
 app.command()(drift)
 app.command()(extract)
 app.command()(record)
+app.command()(gate)
 app.add_typer(golden)
 
 

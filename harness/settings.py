@@ -4,7 +4,7 @@ Knows nothing of what the settings are for.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 
@@ -37,3 +37,8 @@ def settings(environ: Mapping[str, str] = os.environ) -> Settings:
         environ.get("OPENROUTER_API_KEY") or None,
         environ.get("TOKENPROOF_BASE_URL") or None,
     )
+
+
+def child_environment(without: Collection[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment for a process of ours, the names of `without` and the API key left out."""
+    return {name: value for name, value in environ.items() if name not in {*without, "OPENROUTER_API_KEY"}}

@@ -94,8 +94,12 @@ class Transport(Protocol):
         ...
 
 
-def target(base_url: str | None, key: str | None, allow_hosts: Collection[str] = ()) -> Target:
+def target(
+    base_url: str | None, key: str | None, allow_hosts: Collection[str] = (), *, offline: bool = False
+) -> Target:
     """A target that the key may be sent to; None as the URL is OpenRouter's.
+
+    With `offline` nothing will be sent: the URL is checked all the same, and no key is needed or kept.
 
     Raises:
         SetupError: For a URL that is none, a host that nobody allowed, plain http beyond loopback, or a missing key.
@@ -107,6 +111,8 @@ def target(base_url: str | None, key: str | None, allow_hosts: Collection[str] =
             f"base URL {url}: the key goes to {OPENROUTER_HOST}, to loopback, or to a host allowed by name; "
             f"if {host} is meant, add --allow-host {host}"
         )
+    if offline:
+        return Target(url)
     if not key and not _is_loopback(host):
         raise SetupError(f"no API key for {url}; expected it in OPENROUTER_API_KEY")
     if key and not (key.isascii() and key.isprintable() and " " not in key):

@@ -40,9 +40,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *("stacks", "stack_plain", "stack_vllm", "stack_sglang", "vllm_machine", "coercion"),
         *("preset_table", "presets", "wire", "faults", "chat_request", "openrouter_lists"),
     ),
-    # the order of the stages, and what uses several of them in some order
     # cassettes as values: what they hold, what must go, what matches, what is asked
     "tapes": ("recording", "cassette_text", "matching", "scrub"),
+    # the order of the stages, and what uses several of them in some order
     "flow": (
         *("asked", "replay", "flow", "calibrate"),
         *("sightings", "aspects", "drift_bills", "drift"),  # two recordings of one request, held against each other
@@ -52,6 +52,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *("settings", "encoder", "cassette", "cassette_files", "emulator", "inputs", "store", "report"),
         *("checkout", "evidence_report"),  # git; what recordings say of providers, for a terminal
         *("sockets", "tape", "scenarios", "spending", "record"),  # what records exchanges and plays them
+        *("evidence", "proof", "outcomes", "required_tests", "gate"),  # what a ticket needs, and who finds it out
         "hashes",  # what a ticket and a sample say of the code and tables that made them
         *(
             "transport",
@@ -60,7 +61,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
             "catalog",
         ),  # where calls go, what carries them, what the price list says
     ),
-    "cli": ("cli", "cli_base", "cli_calibrate", "cli_drift", "cli_extract", "cli_golden", "cli_record"),
+    "cli": ("cli", "cli_base", "cli_calibrate", "cli_drift", "cli_extract", "cli_gate", "cli_golden", "cli_record"),
 }
 GROUND = ("errors", "types", "vocab", "formats", "json_keys", "ticket", "stream")
 STAGES = ("prompt", "response", "habits", "readings", "ids", "witnesses", "checks", "exact", "verdict", "engines")
