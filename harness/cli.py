@@ -31,6 +31,7 @@ from harness.cli_extract import extract
 from harness.cli_gate import gate
 from harness.cli_golden import golden
 from harness.cli_record import record
+from harness.cli_samples import export, rejudge
 from harness.errors import SetupError
 from harness.inputs import Entry
 from harness.types import Verdict
@@ -179,6 +180,8 @@ app.command()(drift)
 app.command()(extract)
 app.command()(record)
 app.command()(gate)
+app.command()(rejudge)
+app.command()(export)
 app.add_typer(golden)
 
 

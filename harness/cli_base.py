@@ -133,7 +133,8 @@ def clean_ends() -> Iterator[None]:
         complain("interrupted")
         raise typer.Exit(INTERRUPTED) from None
     except SetupError as error:
-        complain(str(error))
+        for line in str(error).split("\n"):  # a run file's faults come a line each
+            complain(line)
         raise typer.Exit(report.EXIT_UNUSABLE) from None
 
 

@@ -61,7 +61,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
             "catalog",
         ),  # where calls go, what carries them, what the price list says
     ),
-    "cli": ("cli", "cli_base", "cli_calibrate", "cli_drift", "cli_extract", "cli_gate", "cli_golden", "cli_record"),
+    "cli": (
+        *("cli", "cli_base", "cli_calibrate", "cli_drift", "cli_extract", "cli_gate", "cli_golden", "cli_record"),
+        "cli_samples",
+    ),
 }
 GROUND = ("errors", "types", "vocab", "formats", "json_keys", "ticket", "stream")
 STAGES = ("prompt", "response", "habits", "readings", "ids", "witnesses", "checks", "exact", "verdict", "engines")

@@ -1,0 +1,168 @@
+"""`tokenproof rejudge` and `tokenproof export`: what is made from a run's ledger, without a request.
+
+Part of the command: it may print. The work is in `runners`, imported inside the functions.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness import report
+from harness.cli_base import HabitsOption, clean_ends, judging
+from harness.errors import SetupError
+from harness.flow import Kit
+
+if TYPE_CHECKING:
+    pass
+
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run file, or the run's output folder.")]
+UnverifiedOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-unverified-prompt",
+        help="Also take answers whose prompt nobody verified; each such row says so.",
+    ),
+]
+LayoutOption = Annotated[str, typer.Option("--layout", metavar="NAME", help="samples, or specforge.")]
+OutOption = Annotated[
+    str | None, typer.Option("--out", metavar="FILE", help="Where to write; NAME.jsonl in the output folder.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object, and nothing else.")]
+
+
+def rejudge(
+    run: RunArgument,
+    allow_unverified_prompt: UnverifiedOption = False,
+    habits: HabitsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Judge every raw answer of a run again, without a request, and write its samples and summary anew.
+
+    All verdicts change or none does: a run that is broken off leaves the ledger as it was. What let an answer be asked
+    for stays with it; the hashes of code, vocabulary and habits become today's.
+
+    \b
+    exit code 0  done
+              2  wrong call, no such ledger, or a run is using it
+
+    \b
+    examples:
+      tokenproof rejudge run.toml
+      tokenproof rejudge runs/one --habits new.toml --json | jq .changes
+    """
+    from harness.hashes import hashes
+    from runners.rejudge import rejudge as judge_again
+
+    with clean_ends():
+        out = out_folder(run)
+        kit = judging(None, None, False, habits).kit
+        with report.Progress(sys.stderr.isatty()) as tick:
+            changes = judge_again(ledger_path(out), kit, hashes(kit.habits), tick)
+        told = write_samples(out, kit, allow_unverified_prompt)
+        rows = [{"was": was, "is": now, "answers": n} for (was, now), n in sorted(changes.items())]
+        if as_json:
+            print(json.dumps({"changes": rows, "summary": told}, ensure_ascii=False))
+            return
+        for row in rows:
+            print(f"{row['was']:<10} -> {row['is']:<10} {row['answers']:>8,}")
+        print_summary(told)
+
+
+def export(
+    run: RunArgument,
+    layout: LayoutOption = "samples",
+    out: OutOption = None,
+    allow_unverified_prompt: UnverifiedOption = False,
+    habits: HabitsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a run's samples from its ledger, without a request.
+
+    `samples`: samples.parquet, samples.jsonl, rejected.parquet and summary.json in the output folder, the same bytes
+    each time. `specforge`: the conversation JSONL that SpecForge reads, a row a generated turn with its reasoning, for
+    training on the last turn only; cut answers are left out, since a template would end them as if the model had.
+
+    \b
+    exit code 0  done
+              1  there is no sample
+              2  wrong call, no such ledger, or an answer that is not judged yet
+
+    \b
+    examples:
+      tokenproof export run.toml
+      tokenproof export runs/one --layout specforge --out train.jsonl
+    """
+    with clean_ends():
+        folder = out_folder(run)
+        kit = judging(None, None, False, habits).kit
+        if layout == "samples":
+            if out is not None:
+                raise SetupError("--layout samples writes into the output folder; leave --out out")
+            told = write_samples(folder, kit, allow_unverified_prompt)
+            print(json.dumps(told, ensure_ascii=False)) if as_json else print_summary(told)
+            raise typer.Exit(0 if told["samples"] else 1)
+        raise typer.Exit(_layout(folder, kit, layout, out, allow_unverified_prompt, as_json))
+
+
+def _layout(folder: Path, kit: Kit, layout: str, out: str | None, allow: bool, as_json: bool) -> int:
+    from runners.layouts import export as export_layout
+    from runners.ledger import read_ledger
+
+    path = Path(out) if out else folder / f"{layout}.jsonl"
+    with read_ledger(ledger_path(folder)) as ledger, report.Progress(sys.stderr.isatty()) as tick:
+        n = export_layout(ledger, kit, layout, path, allow_unverified_prompt=allow, tick=tick)
+    if as_json:
+        print(json.dumps({"path": str(path), **n}))
+    else:
+        left = ", ".join(f"{count:,} {why}" for why, count in sorted(n.items()) if why != "written")
+        print(report.printable(f"{path}: {n['written']:,} rows" + (f"; left out: {left}" if left else "")))
+    return 0 if n["written"] else 1
+
+
+def out_folder(run: str) -> Path:
+    """The output folder of a run file, or the folder itself.
+
+    Raises:
+        SetupError: It is neither.
+    """
+    from runners.runfile import load_run
+
+    path = Path(run)
+    if path.is_dir():
+        return path
+    if not path.is_file():
+        raise SetupError(f"{run}: no such file or folder; expected a run file or the output folder of a run")
+    return load_run(path).out
+
+
+def ledger_path(out: Path) -> Path:
+    """The ledger of an output folder."""
+    from runners.output import LEDGER
+
+    return out / LEDGER
+
+
+def write_samples(out: Path, kit: Kit, allow_unverified_prompt: bool) -> dict[str, Any]:
+    """Samples and summary of an output folder, written from its ledger; gives the summary."""
+    from runners.ledger import read_ledger
+    from runners.output import write_output
+
+    with read_ledger(ledger_path(out)) as ledger, report.Progress(sys.stderr.isatty()) as tick:
+        return write_output(ledger, kit, out, allow_unverified_prompt=allow_unverified_prompt, tick=tick)
+
+
+def print_summary(told: dict[str, Any]) -> None:
+    """The end table of a run, the ids against the bill, and the dollars."""
+    from runners.summary import HEADERS, bill_lines, table
+
+    rows = [tuple(map(report.printable, row)) for row in table(told)]
+    if rows and sys.stdout.isatty():
+        sys.stdout.flush()
+        report.rich_table(HEADERS, rows)
+    elif rows:
+        print(*report.plain_table(HEADERS, rows), sep="\n")
+    print(*map(report.printable, bill_lines(told["bill"])), sep="\n")
+    print(f"{told['samples']:,} samples, ${told['spent_usd']:.4f} spent, {told['open']:,} prompts open")

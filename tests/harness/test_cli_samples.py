@@ -1,0 +1,120 @@
+"""harness.cli_samples: what is typed, what is printed, exit codes; a run's ledger stands in a folder."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from harness import cli
+from runners.output import LEDGER, SUMMARY
+from runners.samples import FILES
+from tests.runners.run_kit import run_of
+from tests.runners.sample_kit import answered
+from tests.runners.test_samples import mixed
+
+
+def run(*args: str | Path) -> Result:
+    """The command in this process."""
+    return CliRunner().invoke(cli.app, [*map(str, args)])
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An output folder with six prompts of two data sets."""
+    mixed(tmp_path).close()
+    return tmp_path
+
+
+def test_export_writes_samples_and_tells(folder: Path) -> None:
+    """The four files, the table, the bill and the dollars."""
+    result = run("export", folder)
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert all((folder / name).is_file() for name in (*FILES, SUMMARY))
+    lines = result.stdout.splitlines()
+    assert lines[0].split()[:4] == ["data", "set", "provider", "answers"]
+    assert lines[1].split()[:3] == ["a", "Chutes", "3"]
+    assert "billed after known offsets: +0 (+0.0000%)" in result.stdout
+    assert lines[-1].startswith("2 samples, $0.")
+    assert lines[-1].endswith("spent, 0 prompts open")
+
+
+def test_export_as_json_is_the_summary(folder: Path) -> None:
+    """One object, what summary.json says."""
+    result = run("export", folder, "--json")
+
+    assert json.loads(result.stdout) == json.loads((folder / SUMMARY).read_bytes())
+
+
+def test_a_layout(folder: Path) -> None:
+    """Beside the ledger or where it is typed, with what was left out."""
+    result = run("export", folder, "--layout", "specforge")
+    assert (result.exit_code, result.stdout) == (
+        0, f"{folder}/specforge.jsonl: 2 rows; left out: 1 gave-up, 2 rejected, 1 unverified\n",
+    )  # fmt: skip
+    other = run("export", folder, "--layout", "specforge", "--out", folder / "x.jsonl", "--json")
+    assert json.loads(other.stdout)["written"] == 2
+    assert (folder / "x.jsonl").read_bytes() == (folder / "specforge.jsonl").read_bytes()
+
+
+def test_the_run_file_names_the_folder(tmp_path: Path) -> None:
+    """The output folder is where the run file says."""
+    found = run_of(tmp_path)
+    found.out.mkdir()
+    answered(found.out, found).close()
+
+    assert run("export", tmp_path / "run.toml").exit_code == 0
+    assert (found.out / SUMMARY).is_file()
+
+
+def test_nothing_accepted_is_one(tmp_path: Path) -> None:
+    """A run without a sample ends with status 1."""
+    answered(tmp_path, run_of(tmp_path), {0: "wrong-usage"}).close()
+
+    assert run("export", tmp_path).exit_code == 1
+    assert run("export", tmp_path, "--layout", "specforge").exit_code == 1
+
+
+def test_rejudge_with_other_habits(folder: Path) -> None:
+    """Verdicts, samples and summary are of the new habits; the old files are replaced."""
+    run("export", folder)
+    (folder / "empty.toml").write_text("habits = []\n")
+
+    result = run("rejudge", folder, "--habits", folder / "empty.toml", "--json")
+
+    told = json.loads(result.stdout)
+    assert result.exit_code == 0
+    assert [(row["was"], row["answers"]) for row in told["changes"]] == [
+        ("rejected", 1), ("rejected", 1), ("unverified", 1), ("verified", 2),
+    ]  # fmt: skip
+    assert told["summary"]["samples"] == 0
+    assert json.loads((folder / SUMMARY).read_bytes()) == told["summary"]
+    back = [line.split() for line in run("rejudge", folder).stdout.splitlines() if "-> verified" in line]
+    assert [(words[2], words[3]) for words in back] == [("verified", "2")]
+    assert json.loads((folder / SUMMARY).read_bytes())["samples"] == 2
+
+
+@pytest.mark.parametrize("command", ["export", "rejudge"])
+def test_wrong_calls(tmp_path: Path, command: str) -> None:
+    """No folder, a folder without a ledger, a run file with two faults: status 2, a line a fault."""
+    for args in ([tmp_path / "none"], [tmp_path]):
+        result = run(command, *args)
+        assert result.exit_code == 2
+        assert len(result.stderr.splitlines()) == 1
+    assert not (tmp_path / LEDGER).exists()
+    (tmp_path / "run.toml").write_text("x = 1\ny = 2\n")
+    result = run(command, tmp_path / "run.toml")
+    assert result.exit_code == 2
+    told = result.stderr.splitlines()
+    assert (
+        told[0] == f"tokenproof: {tmp_path}/run.toml:1: unknown key 'x'; the keys are " + told[0].partition("are ")[2]
+    )
+    assert len(told) > 2
+
+
+def test_wrong_layouts(folder: Path) -> None:
+    """An unknown one names those that there are; samples have their own names."""
+    for args, said in ((["--layout", "x"], "no layout 'x'"), (["--out", "y"], "leave --out out")):
+        result = run("export", folder, *args)
+        assert (result.exit_code, said in result.stderr) == (2, True)
