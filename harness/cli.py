@@ -30,6 +30,7 @@ from harness.cli_drift import drift
 from harness.cli_extract import extract
 from harness.cli_gate import gate
 from harness.cli_golden import golden
+from harness.cli_plan import plan
 from harness.cli_record import record
 from harness.cli_samples import export, rejudge
 from harness.errors import SetupError
@@ -180,6 +181,7 @@ app.command()(drift)
 app.command()(extract)
 app.command()(record)
 app.command()(gate)
+app.command()(plan)
 app.command()(rejudge)
 app.command()(export)
 app.add_typer(golden)

@@ -152,6 +152,17 @@ class Ledger:
         with _told(self.path):
             return self._db.execute(sql, (n,)).fetchall()[::-1]
 
+    def lengths(self, n: int) -> list[tuple[str, int, float]]:
+        """(data set, completion tokens, seconds under way) of the last n answers of each data set that have a bill."""
+        sql = (
+            "SELECT name, n_tokens, seconds FROM (SELECT d.name, w.n_tokens, t.ended_at - t.reserved_at AS seconds, "
+            "row_number() OVER (PARTITION BY j.ds ORDER BY w.attempt DESC) AS place FROM answer w "
+            "JOIN attempt t ON t.attempt = w.attempt JOIN job j ON j.job = w.job JOIN dataset d USING (ds) "
+            "WHERE w.n_tokens IS NOT NULL) WHERE place <= ?"
+        )
+        with _told(self.path):
+            return self._db.execute(sql, (n,)).fetchall()
+
     def named(self, table: Literal["dataset", "block"], value: str | bytes) -> int:
         """The number of a data set or block; writes it where it is new."""
         key, column = {"dataset": ("ds", "name"), "block": ("block", "json")}[table]

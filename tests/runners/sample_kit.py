@@ -65,8 +65,9 @@ def answered(
                 ledger.commit([failed, w.settled(number, 0, "none"), w.ended(number, "gave-up", "3 tries")])
                 continue
             came = json.loads(body)
-            told = w.answered(number, number, body, at, provider=came.get("provider"), generation=came.get("id"))
-            cost = round(came.get("usage", {}).get("cost", 0) * 1e9)
+            names, usage = {"provider": came.get("provider"), "generation": came.get("id")}, came.get("usage", {})
+            told = w.answered(number, number, body, at, **names, n_tokens=usage.get("completion_tokens"))
+            cost = round(usage.get("cost", 0) * 1e9)
             ledger.commit([told, w.settled(number, cost, "usage")])
             if judged:
                 verdict = judge(Exchange(f"{data.name}/{prompt.id}", body, json.loads(request)), kit())

@@ -1,0 +1,196 @@
+"""`tokenproof plan`: what a run will take, before it is paid for.
+
+Part of the command: it may print. The work is in `runners`, imported inside the functions.
+"""
+
+import asyncio
+import json
+import shutil
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness import report
+from harness.cli_base import clean_ends
+from harness.cli_samples import ledger_path
+from harness.encoder import encode_prompt_text
+from harness.settings import settings
+
+if TYPE_CHECKING:
+    from harness.catalog import Endpoint
+    from runners.plan import Measured, Plan, Range
+    from runners.runfile import RunFile
+
+RunFileArgument = Annotated[str, typer.Argument(metavar="RUN.TOML", help="The run file.")]
+FromOption = Annotated[
+    list[str] | None,
+    typer.Option("--from", metavar="FOLDER", help="Output folder of an earlier run; again for more."),
+]
+ScoreboardOption = Annotated[
+    str | None,
+    typer.Option("--from-scoreboard", metavar="FILE", help="The provider block that `tokenproof providers` wrote."),
+]
+BaseUrlOption = Annotated[
+    str | None, typer.Option("--base-url", metavar="URL", help="Where to call (TOKENPROOF_BASE_URL).")
+]
+AllowOption = Annotated[
+    list[str] | None,
+    typer.Option("--allow-host", metavar="HOST", help="The key may be sent to this host too."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object, and nothing else.")]
+HEADERS = (
+    "data set",
+    "prompts",
+    "prompt ids",
+    "measured",
+    "tokens p50",
+    "tokens p95",
+    "USD p50",
+    "USD p95",
+    "USD worst",
+)
+
+
+def plan(
+    run: RunFileArgument,
+    earlier: FromOption = None,
+    scoreboard: ScoreboardOption = None,
+    base_url: BaseUrlOption = None,
+    allow_host: AllowOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a run will take: dollars, hours, tokens and disk, at the prices of today.
+
+    Every prompt is read, rendered and checked first. The lengths of answers come from the run's own ledger, where it
+    has begun, and from earlier runs. p95 is what 95 of 100 such runs stay below. A whole run file:
+
+    \b
+      model = "moonshotai/kimi-k2.5"
+      thinking = true
+      max_tokens = 8192
+      budget_usd = 100.0
+      out = "runs/first"          # ledger, samples, summary; paths are relative to this file
+      concurrency = 256           # 64
+      ticket = "gate.json"        # of `tokenproof gate`
+      base_url = "https://openrouter.ai/api/v1"
+      [sampling]                  # temperature, top_p, top_k, min_p, seed, penalties, logprobs, top_logprobs
+      temperature = 1.0
+      [provider]                  # OpenRouter's block; or --from-scoreboard FILE
+      only = ["siliconflow/int4"]
+      quantizations = ["int4"]
+      allow_fallbacks = false
+      [quality]
+      max_rejected = 0.05         # of the last `window` answers of a provider, before it is dropped
+      window = 200
+      [[data]]                    # JSONL (.gz) or Parquet: messages or prompt, perhaps id and tools
+      path = "chat.jsonl"
+      limit = 10000               # prompts
+      tokens = 20_000_000         # completion tokens after which to stop
+      ignore = ["source"]         # columns that say nothing of the prompt
+
+    \b
+    exit code 0  it fits the budget, the disk and the providers' limits
+              1  it does not, or nothing is known of its lengths; the reasons are told
+              2  wrong call, or a fault in the run file or its data sets, each with its line
+
+    \b
+    examples:
+      tokenproof plan run.toml
+      tokenproof plan run.toml --from runs/small --json | jq .usd
+    """
+    from runners.runfile import load_run
+
+    with clean_ends():
+        loaded = load_run(run, base_url=base_url or settings().base_url, scoreboard=scoreboard)
+        told = _planned(loaded, earlier or [], allow_host or [])
+        if as_json:
+            print(json.dumps(_object(told), default=str))
+        else:
+            _print(told, loaded)
+        raise typer.Exit(1 if told.against else 0)
+
+
+def _planned(run: "RunFile", earlier: list[str], allow_host: list[str]) -> "Plan":
+    from runners.data_sets import survey
+    from runners.plan import make_plan
+
+    with report.Progress(sys.stderr.isatty()) as tick:
+        surveyed = survey(run, encode_prompt_text, tick)
+    endpoints = asyncio.run(_endpoints(run, allow_host))
+    place = next(folder for folder in (run.out, *run.out.absolute().parents) if folder.is_dir())
+    own = [run.out] if ledger_path(run.out).is_file() else []
+    measured = measured_in([*own, *map(Path, earlier)])
+    return make_plan(run, surveyed, endpoints, measured, shutil.disk_usage(place).free, Random(0))
+
+
+async def _endpoints(run: "RunFile", allow_host: list[str]) -> "tuple[Endpoint, ...]":
+    """The endpoints that the run's pins mean today."""
+    from harness.catalog import pinned
+    from harness.client import HttpxTransport
+    from harness.record import offers
+    from harness.transport import target
+
+    transport = HttpxTransport(target(run.base_url, settings().api_key, allow_host))
+    try:
+        found = await offers(transport, run.model)
+    finally:
+        await transport.close()
+    return pinned(run.pins, found, run.provider.get("quantizations") or ())
+
+
+def measured_in(folders: list[Path]) -> "dict[str, list[Measured]]":
+    """The answers of earlier runs, by data set."""
+    from runners.ledger import read_ledger
+    from runners.plan import MAX_MEASURED, Measured
+
+    found: dict[str, list[Measured]] = {}
+    for folder in folders:
+        with read_ledger(ledger_path(folder)) as ledger:
+            for name, tokens, seconds in ledger.lengths(MAX_MEASURED):
+                found.setdefault(name, []).append(Measured(tokens, seconds))
+    return found
+
+
+def _object(told: "Plan") -> dict[str, Any]:
+    return asdict(told) | {"fits": not told.against}
+
+
+def _print(told: "Plan", run: "RunFile") -> None:
+    from runners.live_view import duration
+    from runners.plan import size
+
+    rows = [
+        (
+            report.printable(one.name),
+            f"{one.n_prompts:,}",
+            f"{one.prompt_tokens:,}",
+            f"{one.n_measured:,}" + (" of others" if one.borrowed else ""),
+            *_pair(one.tokens, "{:,.0f}"),
+            *_pair(one.usd, "{:.2f}"),
+            f"{one.worst_usd:.2f}",
+        )
+        for one in told.sets
+    ]
+    print(*report.plain_table(HEADERS, rows), sep="\n")
+    for name, found, form in (("tokens", told.tokens, "{:,.0f}"), ("USD", told.usd, "{:.2f}")):
+        print(f"{name}: p50 {_pair(found, form)[0]}, p95 {_pair(found, form)[1]}")
+    hours = told.hours
+    spans = [duration(h * 3600) for h in (hours.p50, hours.p95)] if hours else ["unknown", "unknown"]
+    print(f"time: p50 {spans[0]}, p95 {spans[1]}, with {run.concurrency} in flight")
+    print(f"disk: p50 {size(told.disk_bytes.p50)}, p95 {size(told.disk_bytes.p95)}")
+    price = told.price
+    prices = [f"${float(p) * 1e6:.10g}" for p in (price.prompt, price.completion)]
+    print(f"price of a million tokens: {prices[0]} in, {prices[1]} out")
+    for note in told.notes:
+        print(report.printable(f"note: {note}"))
+    for reason in told.against:
+        print(report.printable(f"does not fit: {reason}"))
+    print("fits" if not told.against else "does not fit")
+
+
+def _pair(found: "Range | None", form: str) -> tuple[str, str]:
+    return (form.format(found.p50), form.format(found.p95)) if found else ("unknown", "unknown")

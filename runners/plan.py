@@ -1,0 +1,231 @@
+"""What a run will take: dollars, hours, tokens and disk, with what that rests on and what stands against it.
+
+From the survey of the data sets, the price list, and answers that were measured (earlier runs, probes). Pure: chance is
+an argument.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from statistics import fmean, pstdev
+
+from harness.catalog import Endpoint
+from runners.budget import NANO, Price, dearest, worst_case
+from runners.data_sets import Surveyed
+from runners.runfile import DataSet, RunFile
+
+ROUNDS = 400
+"""Runs that are drawn from the measured answers."""
+MAX_MEASURED = 500
+"""Answers of a data set that are looked at; more would not move the figures."""
+FEW = 20
+"""Fewer measured answers than this say little of the longest ones, and the plan says so."""
+PER_PROMPT_BYTES, PER_BODY_BYTE, PER_ID_BYTES = 3_000, 2.5, 32.0
+"""Disk: what ledger, Parquet, JSONL and rejected rows take a prompt, a byte of its request and an id; on the safe side
+of what `tests/runners/test_plan.py` measures."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One answer that came: completion tokens as billed, and the seconds from its reservation to its end."""
+
+    tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A figure in the middle of what was drawn, and one that 95 of 100 runs stay below."""
+
+    p50: float
+    p95: float
+
+
+@dataclass(frozen=True, slots=True)
+class SetPlan:
+    """One data set.
+
+    Attributes:
+        n_measured: Answers that its figures rest on; `borrowed` where they are of other data sets.
+        tokens: Completion tokens; None where nothing was measured.
+        worst_usd: If every answer were as long as max_tokens allows.
+    """
+
+    name: str
+    n_prompts: int
+    prompt_tokens: int
+    n_measured: int
+    borrowed: bool
+    tokens: Range | None
+    usd: Range | None
+    worst_usd: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The whole run; `against` are reasons not to start it, `notes` what else should be known."""
+
+    sets: tuple[SetPlan, ...]
+    price: Price
+    tokens: Range | None
+    usd: Range | None
+    hours: Range | None
+    disk_bytes: Range
+    worst_usd: float
+    against: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One drawn run of one data set."""
+
+    tokens: float
+    usd: float
+    seconds: float
+
+
+def make_plan(
+    run: RunFile,
+    surveyed: Sequence[Surveyed],
+    endpoints: Sequence[Endpoint],
+    measured: Mapping[str, Sequence[Measured]],
+    free_bytes: int,
+    rng: Random,
+) -> Plan:
+    """The plan of a run.
+
+    Args:
+        endpoints: Those that the run's pins mean; the dearest price of each kind is taken.
+        measured: Answers by data set; a set without any borrows those of all others.
+        free_bytes: Where the output goes.
+    """
+    price = dearest(endpoints)
+    known = {name: found[-MAX_MEASURED:] for name, found in measured.items() if found}
+    pairs = list(zip(run.data_sets, surveyed, strict=True))
+    rounds = [_drawn(pairs, known, price, rng) for _ in range(ROUNDS)] if known else []
+    sets = tuple(_set_plan(run, told, known, [one[told.name] for one in rounds], price) for told in surveyed)
+    usd = _range([sum(d.usd for d in one.values()) for one in rounds])
+    hours = _range([sum(d.seconds for d in one.values()) / run.concurrency / 3600 for one in rounds])
+    worst = sum(one.worst_usd for one in sets)
+    tokens = _range([sum(d.tokens for d in one.values()) for one in rounds])
+    disk = _disk(surveyed, run.max_tokens, tokens)
+    against = tuple(_against(run, surveyed, endpoints, usd, worst, disk, free_bytes))
+    return Plan(sets, price, tokens, usd, hours, disk, worst, against, tuple(_notes(sets, run, endpoints)))
+
+
+def _drawn(
+    pairs: Sequence[tuple[DataSet, Surveyed]],
+    known: Mapping[str, Sequence[Measured]],
+    price: Price,
+    rng: Random,
+) -> dict[str, Draw]:
+    """One run: the measured answers are drawn anew, since their mean is not known well, and whoever borrows them errs
+    with their owner."""
+    drawn = {name: rng.choices(found, k=len(found)) for name, found in known.items()}
+    pool = [one for found in drawn.values() for one in found]
+    return {data.name: _draw(data, told, drawn.get(data.name) or pool, price, rng) for data, told in pairs}
+
+
+def _draw(data: DataSet, told: Surveyed, drawn: Sequence[Measured], price: Price, rng: Random) -> Draw:
+    lengths = [one.tokens for one in drawn]
+    spread = pstdev(lengths) * told.n_prompts**0.5
+    tokens = max(0.0, fmean(lengths) * told.n_prompts + rng.gauss(0, 1) * spread)
+    part = min(1.0, data.tokens / tokens) if data.tokens and tokens else 1.0
+    fixed = told.prompt_tokens * float(price.prompt) + told.n_prompts * float(price.request)
+    usd = part * (fixed + tokens * float(price.completion))
+    return Draw(tokens * part, usd, fmean(one.seconds for one in drawn) * told.n_prompts * part)
+
+
+def _set_plan(
+    run: RunFile,
+    told: Surveyed,
+    known: Mapping[str, Sequence[Measured]],
+    draws: Sequence[Draw],
+    price: Price,
+) -> SetPlan:
+    own, n_pool = len(known.get(told.name, ())), sum(map(len, known.values()))
+    return SetPlan(
+        told.name,
+        told.n_prompts,
+        told.prompt_tokens,
+        own or n_pool,
+        not own and bool(n_pool),
+        _range([d.tokens for d in draws]),
+        _range([d.usd for d in draws]),
+        told.n_prompts * worst_case(-(-told.prompt_tokens // max(1, told.n_prompts)), run.max_tokens, price) / NANO,
+    )
+
+
+def _range(values: Sequence[float]) -> Range | None:
+    if not values:
+        return None
+    ordered = sorted(values)
+    return Range(ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.95)])
+
+
+def _disk(surveyed: Sequence[Surveyed], max_tokens: int, tokens: Range | None) -> Range:
+    """Bytes of all that a run writes; without measured answers each is taken to be as long as it may be."""
+    n = sum(told.n_prompts for told in surveyed)
+    fixed = n * PER_PROMPT_BYTES + sum(told.body_bytes for told in surveyed) * PER_BODY_BYTE
+    fixed += sum(told.prompt_tokens for told in surveyed) * PER_ID_BYTES / 3  # no origins, no mask
+    ids = tokens or Range(n * max_tokens, n * max_tokens)
+    return Range(fixed + ids.p50 * PER_ID_BYTES, fixed + ids.p95 * PER_ID_BYTES)
+
+
+def _against(
+    run: RunFile,
+    surveyed: Sequence[Surveyed],
+    endpoints: Sequence[Endpoint],
+    usd: Range | None,
+    worst: float,
+    disk: Range,
+    free_bytes: int,
+) -> Iterator[str]:
+    if usd is None and worst > run.budget_usd:
+        yield (
+            f"the budget is ${run.budget_usd:.2f}; nothing was measured, and at max_tokens the run would cost "
+            f"${worst:.2f}; measure with --probe N, or name an earlier run with --from FOLDER"
+        )
+    if usd is not None and usd.p95 > run.budget_usd:
+        yield f"the budget is ${run.budget_usd:.2f}, and 5 runs of 100 would cost more than ${usd.p95:.2f}"
+    if disk.p95 > free_bytes:
+        yield f"the run may write {size(disk.p95)}, and {size(free_bytes)} are free at {run.out}"
+    yield from _too_long(run, surveyed, endpoints)
+
+
+def _too_long(run: RunFile, surveyed: Sequence[Surveyed], endpoints: Sequence[Endpoint]) -> Iterator[str]:
+    """Limits of the endpoints that requests would break."""
+    longest = max(surveyed, key=lambda told: told.longest)
+    for e in endpoints:
+        if e.max_completion_tokens is not None and run.max_tokens > e.max_completion_tokens:
+            yield f"{e.tag} answers with at most {e.max_completion_tokens:,} tokens; max_tokens is {run.max_tokens:,}"
+        if e.context_length is not None and longest.longest + run.max_tokens > e.context_length:
+            yield (
+                f"{e.tag} holds {e.context_length:,} tokens; the longest prompt of {longest.name} has "
+                f"{longest.longest:,}, and max_tokens is {run.max_tokens:,}"
+            )
+        asked = {*run.sampling, "max_tokens", "reasoning"}
+        missing = sorted(asked - e.supported_parameters)
+        if run.provider.get("require_parameters") and missing and e.supported_parameters:
+            yield f"{e.tag} does not take {', '.join(missing)}, and the run requires it: nobody would answer"
+
+
+def _notes(sets: Sequence[SetPlan], run: RunFile, endpoints: Sequence[Endpoint]) -> Iterator[str]:
+    for one in sets:
+        if one.borrowed:
+            yield f"{one.name}: nothing measured, taken to be as long as the answers of the other data sets"
+        elif 0 < one.n_measured < FEW:
+            yield f"{one.name}: {one.n_measured} answers measured; {FEW} or more would say more of the longest"
+    prices = {(e.prompt_usd, e.completion_usd) for e in endpoints}
+    if len(prices) > 1:
+        yield f"the {len(endpoints)} endpoints have {len(prices)} prices; the dearest is taken"
+
+
+def size(n_bytes: float) -> str:
+    """Bytes for people, in powers of 1000."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if n_bytes < 1000 or unit == "TB":
+            return f"{n_bytes:.0f} {unit}" if unit == "B" else f"{n_bytes:.1f} {unit}"
+        n_bytes /= 1000
+    raise AssertionError("the last unit takes all")

@@ -1,0 +1,96 @@
+"""harness.cli_plan: the price list of a served emulator, earlier runs, and exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from harness import cli
+from tests.emulator_kit import emulator
+from tests.runners.run_kit import ONE, PROVIDER, data_file, run_of, run_text
+from tests.runners.sample_kit import answered
+from tests.served import Served
+
+
+def run(*args: str | Path) -> Result:
+    """The command in this process."""
+    return CliRunner().invoke(cli.app, ["plan", *map(str, args)])
+
+
+def written(folder: Path, url: str, n: int = 30, **keys: str) -> Path:
+    """A run file with n prompts that calls there."""
+    run_of(folder, *({"prompt": f"number {k}"} for k in range(n)), text=run_text(base_url=f'"{url}"', **keys))
+    return folder / "run.toml"
+
+
+def test_a_plan_from_the_runs_own_ledger(tmp_path: Path) -> None:
+    """Lengths of answers from the ledger, prices from the host, and no chat request."""
+    app = emulator()
+    with Served(app) as url:
+        path = written(tmp_path, url)
+        (tmp_path / "out").mkdir()
+        answered(tmp_path / "out", run_of(tmp_path, {"prompt": "number 7"}, text=path.read_text())).close()
+        path = written(tmp_path, url)
+        result, plain = run(path, "--json"), run(path)
+
+    told = json.loads(result.stdout)
+    assert (result.exit_code, told["fits"], told["against"]) == (0, True, [])
+    assert app.requests == []
+    assert told["tokens"] == {"p50": 30 * 14, "p95": 30 * 14}
+    assert told["usd"]["p95"] == pytest.approx(30 * (11 * 5e-7 + 14 * 2.5e-6))
+    assert told["notes"] == ["a: 1 answers measured; 20 or more would say more of the longest"]
+    lines = plain.stdout.splitlines()
+    assert lines[1].split()[:5] == ["a", "30", "330", "1", "420"]
+    assert "tokens: p50 420, p95 420" in lines
+    assert "price of a million tokens: $0.5 in, $2.5 out" in lines
+    assert lines[-1] == "fits"
+
+
+def test_what_does_not_fit_ends_with_one(tmp_path: Path) -> None:
+    """Nothing measured and a worst case above the budget; an earlier run by --from makes the difference."""
+    with Served(emulator()) as url:
+        path = written(tmp_path, url, budget_usd="0.005")
+        bare = run(path)
+        (tmp_path / "other").mkdir()
+        answered(tmp_path / "other", run_of(tmp_path, {"prompt": "number 7"})).close()
+        path = written(tmp_path, url, budget_usd="0.005")
+        known = run(path, "--from", tmp_path / "other")
+
+    assert bare.exit_code == 1
+    assert "does not fit: the budget is $0.01; nothing was measured" in bare.stdout
+    assert (known.exit_code, known.stdout.splitlines()[-1]) == (0, "fits")
+
+
+def test_faults_come_first(tmp_path: Path) -> None:
+    """Run file and data sets are read before the host is asked; each fault has its line."""
+    data_file(tmp_path, "{", {"prompt": "<think>"})
+    (tmp_path / "run.toml").write_text(run_text(PROVIDER, ONE, base_url='"http://127.0.0.1:9/api/v1"'))
+
+    result = run(tmp_path / "run.toml")
+
+    assert result.exit_code == 2
+    assert [line.partition(": ")[2].partition(": ")[0] for line in result.stderr.splitlines()] == [
+        "a.jsonl:1",
+        "a.jsonl:2",
+    ]
+
+
+def test_a_host_that_does_not_answer_or_has_no_such_endpoint(tmp_path: Path) -> None:
+    """Both are told with what to do, with status 2."""
+    dead = run(written(tmp_path, "http://127.0.0.1:9/api/v1"))
+    with Served(emulator()) as url:
+        text = run_text('[provider]\nonly = ["nobody"]\n', ONE, base_url=f'"{url}"')
+        run_of(tmp_path, text=text)
+        wrong = run(tmp_path / "run.toml")
+
+    assert (dead.exit_code, "no prices and endpoints of moonshotai/kimi-k2.5" in dead.stderr) == (2, True)
+    assert (wrong.exit_code, "no endpoint answers to 'nobody'" in wrong.stderr) == (2, True)
+
+
+def test_an_earlier_run_that_is_none(tmp_path: Path) -> None:
+    """A folder without a ledger is named."""
+    with Served(emulator()) as url:
+        result = run(written(tmp_path, url), "--from", tmp_path)
+
+    assert (result.exit_code, "no ledger" in result.stderr) == (2, True)
