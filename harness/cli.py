@@ -33,6 +33,7 @@ from harness.cli_golden import golden
 from harness.cli_plan import plan
 from harness.cli_record import record
 from harness.cli_samples import export, rejudge
+from harness.cli_shards import shards
 from harness.errors import SetupError
 from harness.inputs import Entry
 from harness.types import Verdict
@@ -185,6 +186,7 @@ app.command()(plan)
 app.command()(rejudge)
 app.command()(export)
 app.add_typer(golden)
+app.add_typer(shards)
 
 
 def main() -> None:

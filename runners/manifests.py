@@ -25,6 +25,13 @@ MASK_MEANING = "aligned with input_ids: 1 on an id that the model sampled and th
 HASH_MEANING = "ids_sha256: of a sample's input_ids as little-endian int64; mask_sha256: of its loss_mask, a byte an id"
 
 
+LINE: Mapping[str, type] = {
+    **{"id": str, "n_tokens": int, "n_prompt": int, "n_unmasked": int},
+    **{"ids_sha256": str, "mask_sha256": str},
+}
+"""What is said of every sample."""
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """What stands in `shard-NNNNNN.json`.
@@ -34,8 +41,8 @@ class Manifest:
         samples_file: Name and sha256 of the file that the samples came from.
         file: Name of the shard beside it.
         written: Its tensors, header hash and size.
-        samples: id, n_tokens, n_prompt, n_unmasked, ids_sha256, mask_sha256 of each, in order, and what was proven.
-        set_aside: Samples that were computed and kept out, with the reason.
+        samples: What LINE names of each, in order, and what was proven.
+        set_aside: The same of samples that were computed and kept out, with the reason.
         side_files: Name, bytes and sha256 of files of another layout that hold the states instead.
     """
 
@@ -98,6 +105,10 @@ def _hash(value: Mapping[str, Any]) -> str:
     return hashlib.sha256(golden_text(dict(value)).encode()).hexdigest()
 
 
+def _is_line(line: object) -> bool:
+    return isinstance(line, dict) and all(type(line.get(key)) is kind for key, kind in LINE.items())
+
+
 def read_manifest(path: Path) -> Manifest:
     """A manifest that is whole: its text is exactly what was written.
 
@@ -115,6 +126,8 @@ def read_manifest(path: Path) -> Manifest:
     rest = {key: value[key] for key in KEYS if key != "sha256"}
     if value["sha256"] != _hash(rest) or golden_text(value).encode() != data:
         raise SetupError(f"{path}: its text is not the one that was written")
+    if odd := [line for line in (*value["samples"], *value["set_aside"]) if not _is_line(line)]:
+        raise SetupError(f"{path}: a sample without {', '.join(LINE)}: {odd[0]!r:.80}")
     file_of = value["file"]
     written = Written(value["tensors"], file_of["header"], file_of["n_bytes"])
     parts = (value["samples"], value["set_aside"], value["side_files"])

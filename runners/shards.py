@@ -18,7 +18,6 @@ from runners.manifests import FORMAT, Manifest, manifest_text, read_manifest
 from runners.model_folder import file_sha256
 from runners.states import Sample, States
 from runners.tensor_bytes import Column, check_tensors, write_tensors
-from runners.tensors import NAMES, raw
 
 NAME = re.compile(r"shard-(\d{6,})\.json")
 IDS = frozenset({"input_ids", "loss_mask", "offsets"})
@@ -54,6 +53,8 @@ def columns(kept: Sequence[Kept], *, with_states: bool = True) -> list[Column]:
         Column("input_ids", "I64", (n_rows,), (sample.ids.tobytes() for sample in samples)),
     ]
     if with_states:
+        from runners.tensors import NAMES, raw  # late: who only reads needs no torch
+
         last, aux = kept[0].states.last, kept[0].states.aux
         dtype = NAMES[last.dtype]
         found.append(Column("hidden_states", dtype, (n_rows, *last.shape[1:]), (raw(one.states.last) for one in kept)))

@@ -10,10 +10,12 @@ from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from harness.errors import SetupError
-from runners.tensors import Tensor
+
+if TYPE_CHECKING:
+    from runners.tensors import Tensor  # late: torch costs a second that `shards verify` need not wait for
 
 LastNorm = Literal["pre", "post"]
 """Whether the last state is taken before or after the model's final norm."""
@@ -60,8 +62,8 @@ class States:
         last_norm: Whether `last` stands before or after the final norm.
     """
 
-    aux: Tensor
-    last: Tensor
+    aux: "Tensor"
+    last: "Tensor"
     last_norm: LastNorm
 
 

@@ -1,5 +1,6 @@
 """Manifests: what they say, and that a changed one is noticed."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ LINE = {"id": "a\u2028b", "n_tokens": 3, "n_prompt": 1, "n_unmasked": 2, "ids_sh
         "agreement": 0.1 + 0.2}  # fmt: skip
 MANIFEST = Manifest(RUN, {"name": "s.parquet", "sha256": "s"}, "shard-000000.safetensors",
                     Written({"offsets": {"dtype": "I64", "shape": [2], "sha256": "o"}}, "h", 99), [LINE],
-                    [{"id": "b", "reason": "NaN"}], [{"name": "x.ckpt", "n_bytes": 1, "sha256": "x"}])  # fmt: skip
+                    [LINE | {"id": "b", "reason": "NaN"}],
+                    [{"name": "x.ckpt", "n_bytes": 1, "sha256": "x"}])  # fmt: skip
 
 
 def test_the_run_says_what_the_states_are() -> None:
@@ -49,6 +51,15 @@ def test_a_changed_byte_is_noticed(tmp_path: Path) -> None:
         path.write_bytes(changed)
         with pytest.raises(SetupError):
             read_manifest(path)
+
+
+@pytest.mark.parametrize("change", [{"id": 1}, {"n_tokens": "3"}, {"n_prompt": True}, {"ids_sha256": None}])
+def test_a_sample_of_another_shape_is_refused(tmp_path: Path, change: dict[str, object]) -> None:
+    """Also where the text is whole: somebody else wrote it."""
+    path = tmp_path / "m.json"
+    path.write_text(manifest_text(replace(MANIFEST, samples=[LINE, LINE | change])), encoding="utf-8")
+    with pytest.raises(SetupError, match="a sample without id, n_tokens"):
+        read_manifest(path)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "tokenproof-states/1"}'])

@@ -111,13 +111,23 @@ def rewritten(folder: Path, rows: list[Kept], **line: Any) -> list[str]:
         pytest.param({"mask_sha256": "0"}, "sample s1: its loss_mask is not that", id="mask"),
         pytest.param({"n_unmasked": 99}, "sample s1: its loss_mask is not that", id="unmasked"),
         pytest.param({"n_prompt": 99}, "not 0 on the prompt", id="prompt"),
-        pytest.param({"n_tokens": "x"}, "a manifest of another shape", id="no-count"),
+        pytest.param({"n_tokens": "x"}, "a sample without id, n_tokens", id="no-count"),
     ],
 )
 def test_a_manifest_that_tells_of_other_samples_is_found(tmp_path: Path, line: dict[str, Any], said: str) -> None:
     """Also where every checksum of the tensors fits: the samples' own hashes are computed from the rows."""
     rows = [Kept(one, arithmetic(one.ids)) for one in (sample("s0", [1], [2]), sample("s1", [3, 4], [5, 6]))]
     assert said in rewritten(tmp_path, rows, **line)[0]
+
+
+def test_a_manifest_whose_tensors_have_no_shape_is_found(tmp_path: Path) -> None:
+    """Whole, and yet not written by us: a word of problems, no traceback."""
+    manifest = write_shard(tmp_path, 0, kept(1), ABOUT)
+    odd = replace(manifest, written=replace(manifest.written, tensors={"offsets": {"dtype": "I64"}}))
+    (tmp_path / "shard-000000.json").write_text(shards.manifest_text(odd), "utf-8")
+    found, said = problems(tmp_path / "shard-000000.json")
+    assert found is None
+    assert "a manifest of another shape (KeyError('shape'))" in said[0]
 
 
 @pytest.mark.parametrize(

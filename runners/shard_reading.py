@@ -1,0 +1,140 @@
+"""Shards read back: a folder as a whole, and one sample out of it. Needs no torch."""
+
+import hashlib
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from math import prod
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from harness.errors import SetupError
+from harness.store import atomic_file
+from runners.manifests import Manifest, read_manifest, run_difference
+from runners.shards import METADATA, manifests, problems
+from runners.tensor_bytes import ITEM_BYTES, Column, read_header, write_tensors
+
+N_READING = 4  # files at a time: one core hashes less than a disk gives
+Checked = tuple[Path, Manifest | None, list[str]]
+
+
+def verify(folder: Path) -> Iterator[Checked]:
+    """Every shard of a folder in order: its manifest, and all that does not fit; every byte is read.
+
+    Raises:
+        SetupError: No folder, or no shard in it.
+    """
+    paths = manifests(folder)
+    if not paths:
+        raise SetupError(f"{folder}: no shard in it; expected files such as shard-000000.json")
+    with ThreadPoolExecutor(N_READING) as pool:
+        for path, (manifest, found) in zip(paths, pool.map(problems, paths), strict=True):
+            yield path, manifest, found
+
+
+def folder_problems(shards: Iterable[Checked]) -> Iterator[str]:
+    """What does not fit between the shards of a folder: a sample that stands twice, shards of several runs."""
+    counts: Counter[str] = Counter()
+    first: Manifest | None = None
+    for path, manifest, _ in shards:
+        if manifest is None:
+            continue
+        counts.update(sample["id"] for sample in manifest.samples)
+        first = first or manifest
+        if parted := run_difference(first.run, manifest.run):
+            yield f"{path.name} is of another run than the first shard: {parted}"
+    for name, n in counts.items():
+        if n > 1:
+            yield f"sample {name!r:.80} stands {n} times"
+
+
+def unfinished(folder: Path) -> list[str]:
+    """Tensors without a manifest: a run was killed between the two, or is at work; they count for nothing."""
+    return sorted(p.name for p in folder.glob("shard-*.safetensors") if not p.with_suffix(".json").exists())
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One sample in its shard.
+
+    Attributes:
+        line: What the manifest says of it.
+        start: Its first row in the shard.
+        columns: Its own rows of each tensor, as bytes with dtype and shape.
+        side_file: Where its states are, in a layout that keeps them apart; None where they are in the shard.
+    """
+
+    path: Path
+    manifest: Manifest
+    line: dict[str, Any]
+    start: int
+    columns: tuple[Column, ...]
+    side_file: str | None
+
+    @property
+    def ids(self) -> "array[int]":
+        """input_ids, shape [T]."""
+        return array("q", self._bytes("input_ids"))
+
+    @property
+    def loss_mask(self) -> bytes:
+        """A byte an id, shape [T]."""
+        return self._bytes("loss_mask")
+
+    def _bytes(self, name: str) -> bytes:
+        return next(b"".join(c.pieces) for c in self.columns if c.name == name)
+
+    def save(self, path: Path) -> None:
+        """The sample's tensors as a safetensors file of its own."""
+        with atomic_file(path) as file:
+            write_tensors(file, self.columns, METADATA)
+
+
+def find_sample(folder: Path, name: str) -> Found:
+    """The sample of this id.
+
+    Raises:
+        SetupError: None has it, or its ids are not those of its hash.
+    """
+    for path in manifests(folder):
+        manifest = read_manifest(path)
+        for number, line in enumerate(manifest.samples):
+            if line["id"] == name:
+                return _found(path, manifest, number)
+    raise SetupError(
+        f"{folder}: no sample has the id {name!r:.80}; `tokenproof shards ls {folder} --samples` lists them"
+    )
+
+
+def _found(path: Path, manifest: Manifest, number: int) -> Found:
+    line = dict(manifest.samples[number])
+    ends = list(accumulate((sample["n_tokens"] for sample in manifest.samples), initial=0))
+    start, end = list(pairwise(ends))[number]
+    file = path.with_suffix(".safetensors")
+    try:
+        with file.open("rb") as stream:
+            columns = tuple(_rows(stream, manifest, start, end))
+    except OSError as error:
+        raise SetupError(f"{file} cannot be read: {error.strerror or error}") from error
+    sides = {side["sample"]: side["name"] for side in manifest.side_files}
+    found = Found(path, manifest, line, start, columns, sides.get(line["id"]))
+    if hashlib.sha256(found.ids.tobytes()).hexdigest() != line["ids_sha256"]:
+        raise SetupError(f"{file}: the ids of sample {line['id']!r:.80} are not those of its hash; verify the folder")
+    return found
+
+
+def _rows(stream: BinaryIO, manifest: Manifest, start: int, end: int) -> Iterator[Column]:
+    """Rows `start` to `end` of every tensor that has a row a token."""
+    read_header(stream)
+    at = stream.tell()
+    for name, value in manifest.written.tensors.items():
+        shape, size = value["shape"], ITEM_BYTES[value["dtype"]]
+        width = prod(shape[1:]) * size
+        if name != "offsets":
+            stream.seek(at + start * width)
+            data = stream.read((end - start) * width)
+            yield Column(name, value["dtype"], (end - start, *shape[1:]), [data])
+        at += prod(shape) * size

@@ -1,0 +1,105 @@
+"""Shards read back: one sample with its rows, and a folder as a whole."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from harness.errors import SetupError
+from runners.manifests import manifest_text, run_block
+from runners.shard_reading import find_sample, folder_problems, unfinished, verify
+from runners.shards import About, Kept, write_shard
+from tests.runners.states_kit import FACTS, arithmetic, drawn
+
+ABOUT = About(run_block(FACTS, layout="native", max_length=64, over_long="drop"), {"name": "s", "sha256": "0"})
+
+
+def folder_of(path: Path, n: int = 9, per_shard: int = 4) -> list[Kept]:
+    """Shards in `path`, and what is in them."""
+    rows = [Kept(one, arithmetic(one.ids)) for one in drawn(n)]
+    for number, start in enumerate(range(0, n, per_shard)):
+        write_shard(path, number, rows[start : start + per_shard], ABOUT)
+    return rows
+
+
+@pytest.mark.parametrize("number", [0, 3, 4, 6, 8])
+def test_a_sample_comes_back_as_it_went_in(tmp_path: Path, number: int) -> None:
+    """The first, the last and one between of a shard: ids, mask and every row of its states."""
+    one = folder_of(tmp_path)[number]
+
+    found = find_sample(tmp_path, f"s{number}")
+    found.save(tmp_path / "one.safetensors")
+
+    assert (found.ids, found.loss_mask, found.path.stem) == (
+        one.sample.ids,
+        one.sample.loss_mask,
+        f"shard-00000{number // 4}",
+    )
+    states = load_file(tmp_path / "one.safetensors")
+    assert states["hidden_states"].equal(one.states.last)
+    assert states["aux_hidden_states"].equal(one.states.aux)
+    assert states["input_ids"].equal(torch.tensor(list(one.sample.ids)))
+    assert "offsets" not in states
+
+
+def test_a_sample_that_is_not_there(tmp_path: Path) -> None:
+    """The message says how to list those that are."""
+    folder_of(tmp_path)
+    with pytest.raises(SetupError, match="no sample has the id 's99'; `tokenproof shards ls"):
+        find_sample(tmp_path, "s99")
+
+
+def test_a_sample_whose_ids_have_changed_is_refused(tmp_path: Path) -> None:
+    """Looking at one sample does not read the whole shard, and yet never shows other ids."""
+    rows = folder_of(tmp_path)
+    path = tmp_path / "shard-000000.safetensors"
+    data = path.read_bytes()
+    ids = rows[1].sample.ids.tobytes()
+    path.write_bytes(data.replace(ids, bytes([ids[0] ^ 1]) + ids[1:]))
+    with pytest.raises(SetupError, match="the ids of sample 's1' are not those of its hash"):
+        find_sample(tmp_path, "s1")
+    assert find_sample(tmp_path, "s0").ids == rows[0].sample.ids
+
+
+def test_a_folder_is_verified_shard_by_shard(tmp_path: Path) -> None:
+    """In order, the damaged one with what is wrong, the others untouched by it."""
+    folder_of(tmp_path)
+    path = tmp_path / "shard-000001.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+
+    found = list(verify(tmp_path))
+
+    assert [p.stem for p, _, _ in found] == ["shard-000000", "shard-000001", "shard-000002"]
+    assert [bool(problems) for _, _, problems in found] == [False, True, False]
+    assert list(folder_problems(found)) == []
+
+
+def test_what_does_not_fit_between_shards(tmp_path: Path) -> None:
+    """The same sample in two shards, and a shard of another run."""
+    rows = folder_of(tmp_path)
+    manifest = write_shard(tmp_path, 3, rows[:1], ABOUT)
+    other = replace(manifest, run={**ABOUT.run, "dtype": "bf16"})
+    (tmp_path / "shard-000003.json").write_text(manifest_text(other), "utf-8")
+
+    said = list(folder_problems(verify(tmp_path)))
+
+    assert said == [
+        "shard-000003.json is of another run than the first shard: dtype is 'fp32' there and 'bf16' now",
+        "sample 's0' stands 2 times",
+    ]
+
+
+def test_tensors_without_a_manifest_are_named(tmp_path: Path) -> None:
+    """They are no shard, and no fault either."""
+    folder_of(tmp_path)
+    (tmp_path / "shard-000002.json").unlink()
+    assert unfinished(tmp_path) == ["shard-000002.safetensors"]
+    assert len(list(verify(tmp_path))) == 2
+
+
+def test_a_folder_without_shards_is_refused(tmp_path: Path) -> None:
+    """Nothing verified is not the same as all is well."""
+    with pytest.raises(SetupError, match="no shard in it"):
+        list(verify(tmp_path))
