@@ -1,5 +1,5 @@
-"""What a request asked for, against what the answer says of it: the thinking switch, and whether the prompt was read as
-it was sent.
+"""What a request asked for, against what the answer says of it: the thinking switch, whether the prompt was read as it
+was sent, and whether the host that was pinned answered.
 
 On the level of `flow`: it renders prompts. Knows nothing of output ids.
 """
@@ -75,3 +75,13 @@ def _rendered(
 
 def _compared(same: bool, text: str) -> tuple[Status, Finding | None]:
     return ("verified", None) if same else ("contradicted", Finding("prompt-mismatch", "request", text, fatal=False))
+
+
+def same_provider(pin: str, answered: str) -> bool:
+    """Whether a slug such as `siliconflow/int4` names the provider whose display name is `SiliconFlow`."""
+    bare = pin.split("/", 1)[0]
+    return _letters(bare) == _letters(answered)
+
+
+def _letters(name: str) -> str:
+    return "".join(c for c in name.lower() if c.isalnum())

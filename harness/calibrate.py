@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from itertools import product
 
 from harness import checks, ids, readings, stream
-from harness.asked import thinking_of
+from harness.asked import same_provider, thinking_of
 from harness.checks import Case
 from harness.errors import ProviderError
-from harness.flow import Kit, completion_tokens, find_answer_format, same_provider
+from harness.flow import Kit, completion_tokens, find_answer_format
 from harness.formats import Format
 from harness.json_keys import keys_sorted, wire_style
 from harness.learn import Evidence, Way

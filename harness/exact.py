@@ -16,6 +16,21 @@ from harness.vocab import CONTROL_IDS, Vocab, control_pattern
 
 HEADERS = re.compile(r"<\|tool_call_begin\|>[^<]*?\d+\s*<\|tool_call_argument_begin\|>")
 BARE_HEADER = re.compile(r"<\|tool_call_begin\|>\s*\d+\s*<\|tool_call_argument_begin\|>")
+BELIEVED_WITH_IDS = frozenset(
+    {
+        "minted-id",
+        "keys-sorted",
+        "keys-maybe-sorted",
+        "value-maybe-coerced",
+        "all-reasoning",
+        "no-reasoning",
+        "replacement-character",
+        "marker-in-call",
+        "text-behind-calls",
+        "channels-interleaved",
+    }
+)
+"""Fatal findings that only say that text is not enough."""
 REPORTED, MATCHED = bytes([Origin.REPORTED]), bytes([Origin.MATCHED])
 
 Replayed = tuple[str, str, tuple[ToolCall, ...], str]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from harness import checks, exact, ids, readings, stream, verdict, witnesses
-from harness.asked import prompt_status, thinking_of
+from harness.asked import prompt_status, same_provider, thinking_of
 from harness.errors import ProviderError
 from harness.formats import Format, find_format
 from harness.habits import Habits, Traits
@@ -41,7 +41,12 @@ class Kit:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of an answer before its readings are listed; `wire` is how its arguments came."""
+    """What is known of an answer before its readings are listed.
+
+    Attributes:
+        provider: Whose habits hold; None for nobody's. `named` is what verdicts say.
+        wire: How the arguments came.
+    """
 
     turn: Turn
     fmt: Format
@@ -51,6 +56,8 @@ class Known:
     completion_tokens: int | None
     has_tools: bool
     wire: str
+    named: str | None = None
+    notes: tuple[Finding, ...] = ()
 
 
 def judge(
@@ -66,6 +73,12 @@ def judge(
     Raises:
         SetupError: Our own inputs are wrong. An answer that is an error is a `rejected`, never an exception.
     """
+    known = known_of(exchange, kit, model=model, provider=provider, blind=blind)
+    return known if isinstance(known, Verdict) else _verdict(known, exchange, kit)
+
+
+def known_of(exchange: Exchange, kit: Kit, *, model: str | None, provider: str | None, blind: bool) -> Known | Verdict:
+    """What `judge` goes by; the verdict itself where nothing can be read."""
     try:
         turn = parse(exchange.response)
     except ProviderError as error:
@@ -82,8 +95,7 @@ def judge(
         return Verdict("rejected", findings=(finding,), provider=name, model=told)
     tokens, notes = completion_tokens(turn.usage)
     tools, wire = bool(exchange.request.get("tools")), wire_style(call.arguments for call in turn.tool_calls)
-    known = Known(turn, fmt, thinking_of(exchange), habits_of, told or fmt.name, tokens, tools, wire)
-    return _verdict(known, exchange, kit, name, notes)
+    return Known(turn, fmt, thinking_of(exchange), habits_of, told or fmt.name, tokens, tools, wire, name, notes)
 
 
 def find_answer_format(told: str | None, said: str | None, provider: str | None, kit: Kit) -> Format | None:
@@ -150,7 +162,7 @@ def _traits_for(finish: str, known: Known, kit: Kit, mode: bool) -> Traits:
     return {"argument_types": "kept", **traits} if stream.arguments_seen(known.turn, traits) else traits
 
 
-def _verdict(known: Known, exchange: Exchange, kit: Kit, provider: str | None, notes: tuple[Finding, ...]) -> Verdict:
+def _verdict(known: Known, exchange: Exchange, kit: Kit) -> Verdict:
     modes = readings.modes(known.turn, known.fmt, known.thinking)
     traits = traits_of(known, kit, modes[0])
     answered = kit.habits.provider_name(known.turn.provider or exchange.provider)
@@ -166,7 +178,7 @@ def _verdict(known: Known, exchange: Exchange, kit: Kit, provider: str | None, n
     )
     thinking = known.thinking if known.thinking is not None else (modes[0] if len(modes) == 1 else None)
     prompt, mismatch = prompt_status(exchange.request, known.turn, known.fmt, thinking, traits, kit.encode_prompt)
-    findings = (*notes, *checks.check(case), *((mismatch,) if mismatch else ()))
+    findings = (*known.notes, *checks.check(case), *((mismatch,) if mismatch else ()))
     base = Verdict(
         "rejected",
         findings=findings,
@@ -174,7 +186,7 @@ def _verdict(known: Known, exchange: Exchange, kit: Kit, provider: str | None, n
         truncated=known.turn.finish_reason == "length",
         format=known.fmt.name,
         thinking=thinking,
-        provider=provider,
+        provider=known.named,
         model=known.model,
         completion_tokens=known.completion_tokens,
     )
@@ -190,18 +202,34 @@ def _verdict(known: Known, exchange: Exchange, kit: Kit, provider: str | None, n
 def _tried(base: Verdict, known: Known, traits: Traits, kit: Kit, modes: Sequence[bool]) -> Verdict:
     """The verdict by readings and witnesses."""
     try:
-        common = _common(known, kit, modes)
-        outcome = verdict.decide(
-            common,
-            # of a cut answer only what came is believed; and with the mode unknown a rare reading exists once a mode
-            lambda: () if base.truncated or len(modes) > 1 else _rare(common, known, traits, kit, modes[0]),
-            lost_text=traits.get("lost_text") != "no",
-        )
+        tried = try_readings(known, kit, traits, modes)
     except readings.SearchBound as error:
         return replace(base, findings=(*base.findings, Finding("search-bound", "readings", str(error))))
     offset = witnesses.billed_offset(traits, known.fmt, modes[0], cut=base.truncated)
-    told = _told(base, outcome, len(common))
-    return replace(told, findings=(*told.findings, *_placeholder(outcome, known, kit, offset)))
+    told = _told(base, tried.outcome, len(tried.common))
+    return replace(told, findings=(*told.findings, *_placeholder(tried.outcome, known, kit, offset)))
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """The outcome, the trials of rank 0, and those of rank 1 ([] where the outcome did not need them)."""
+
+    outcome: Outcome
+    common: list[Trial]
+    rare: list[Trial]
+
+
+def try_readings(known: Known, kit: Kit, traits: Traits, modes: Sequence[bool]) -> Tried:
+    """Every reading of an answer, and what comes of them; SearchBound where there are too many."""
+    common, rare = _common(known, kit, modes), list[Trial]()
+
+    def ask() -> list[Trial]:
+        # of a cut answer only what came is believed; and with the mode unknown a rare reading exists once a mode
+        if known.turn.finish_reason != "length" and len(modes) == 1:
+            rare.extend(_rare(common, known, traits, kit, modes[0]))
+        return rare
+
+    return Tried(verdict.decide(common, ask, lost_text=traits.get("lost_text") != "no"), common, rare)
 
 
 def _placeholder(outcome: Outcome, known: Known, kit: Kit, offset: int | None) -> tuple[Finding, ...]:
@@ -216,25 +244,8 @@ def _placeholder(outcome: Outcome, known: Known, kit: Kit, offset: int | None) -
     return (Finding("placeholder-filtered", "content", text, fatal=False),)
 
 
-BELIEVED_WITH_IDS = frozenset(
-    {
-        "minted-id",
-        "keys-sorted",
-        "keys-maybe-sorted",
-        "value-maybe-coerced",
-        "all-reasoning",
-        "no-reasoning",
-        "replacement-character",
-        "marker-in-call",
-        "text-behind-calls",
-        "channels-interleaved",
-    }
-)
-"""Fatal findings that only say that text is not enough."""
-
-
 def _reported(base: Verdict, report: exact.Report) -> Verdict:
-    findings = tuple(replace(f, fatal=False) if f.code in BELIEVED_WITH_IDS else f for f in base.findings)
+    findings = tuple(replace(f, fatal=False) if f.code in exact.BELIEVED_WITH_IDS else f for f in base.findings)
     if report.doubt:
         findings = (*findings, Finding("ids-contradict-answer", "token_ids", report.doubt))
     says: Literal["supports", "contradicts"] = "contradicts" if report.doubt else "supports"
@@ -286,13 +297,3 @@ def _trial(reading: Reading, known: Known, kit: Kit, traits: Traits, mode: bool)
     )
     said: tuple[Testimony, ...] = witnesses.hear(scene)
     return Trial(reading, row, said)
-
-
-def same_provider(pin: str, answered: str) -> bool:
-    """Whether a slug such as `siliconflow/int4` names the provider whose display name is `SiliconFlow`."""
-    bare = pin.split("/", 1)[0]
-    return _letters(bare) == _letters(answered)
-
-
-def _letters(name: str) -> str:
-    return "".join(c for c in name.lower() if c.isalnum())

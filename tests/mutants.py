@@ -187,7 +187,7 @@ HABITS = (
     Mutant("learn threshold 1", "equations.py", "MIN_FOR = 5", "MIN_FOR = 1"),
     Mutant("learn share a half", "equations.py", "MIN_SHARE = 0.9", "MIN_SHARE = 0.5"),
     Mutant("of several equations the first is learned", "equations.py", "if len({q.excess for q in carrying}) > 1:", "if False:"),
-    Mutant("any provider is the one asked for", "flow.py", "return _letters(bare) == _letters(answered)", "return _letters(bare)[:1] == _letters(answered)[:1]"),
+    Mutant("any provider is the one asked for", "asked.py", "return _letters(bare) == _letters(answered)", "return _letters(bare)[:1] == _letters(answered)[:1]"),
     Mutant("of two models the first is believed", "flow.py", "return next(iter(found.values())) if len(found) == 1 else None", "return next(iter(found.values()), None)"),
 )
 # fmt: on

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from harness.asked import same_provider
 from harness.encoder import encode_prompt_text
 from harness.errors import ProviderError
-from harness.flow import completion_tokens, judge, same_provider
+from harness.flow import completion_tokens, judge
 from harness.habits import Habit, Habits
 from harness.response import parse
 from harness.types import Exchange, Origin, Usage, Verdict

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from harness.asked import same_provider
 from harness.checks import CHECKS, Case, check
-from harness.flow import same_provider
 from harness.formats import formats
 from harness.types import ToolCall, Turn, Usage
 
