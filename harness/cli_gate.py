@@ -3,10 +3,12 @@
 Part of the command: it may print. Knows nothing of how anything is found out.
 """
 
+import asyncio
 import json
 import tempfile
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,16 +16,23 @@ import typer
 
 from harness import report, store
 from harness.cli_base import HabitsOption, clean_ends, complain, judging
+from harness.cli_record import read_scenarios
 from harness.errors import SetupError
+from harness.flow import Kit
 from harness.report import EXIT_OK, EXIT_REJECTED
 from harness.settings import settings
 
 if TYPE_CHECKING:
-    from harness.gate import Checked
+    from harness.evidence import Filed
+    from harness.gate import Ask, Checked, Subject
     from harness.proof import Wanted
+    from harness.scenarios import Scenario
     from harness.ticket import Ticket
+    from harness.transport import Target
 
 DAY = timedelta(days=1)
+SCENARIOS = Path("cassettes") / "scenarios.toml"
+PROBED = Path("build") / "gate"
 ModelOption = Annotated[str, typer.Option("--model", metavar="M", help="As requests name it: moonshotai/kimi-k2.5.")]
 ProvidersOption = Annotated[
     list[str], typer.Option("--provider", metavar="P", help="A tag or slug (siliconflow/int4); again for each more.")
@@ -49,6 +58,16 @@ AllowOption = Annotated[
     list[str] | None,
     typer.Option("--allow-host", metavar="HOST", help="Another host that may be meant; again for more."),
 ]
+LiveOption = Annotated[bool, typer.Option("--live", help="Ask each provider a few scenarios now; needs --budget.")]
+BudgetOption = Annotated[
+    str | None, typer.Option("--budget", metavar="USD", help="With --live: never send what could cost more than this.")
+]
+ProbeOption = Annotated[
+    list[str] | None, typer.Option("--probe", metavar="NAME", help="With --live: ask this scenario; again for more.")
+]
+ScenariosOption = Annotated[
+    str | None, typer.Option("--scenarios", metavar="FILE", help="With --live: what the probes are taken from.")
+]
 JunitOption = Annotated[str | None, typer.Option("--junit", metavar="FILE", help="pytest's own JUnit XML.")]
 ReportOption = Annotated[
     str | None, typer.Option("--report", metavar="FILE", help="The JSON of --json, in a file too.")
@@ -66,6 +85,10 @@ def gate(
     base_url: BaseUrlOption = None,
     allow_host: AllowOption = None,
     habits: HabitsOption = None,
+    live: LiveOption = False,
+    budget: BudgetOption = None,
+    probe: ProbeOption = None,
+    scenarios: ScenariosOption = None,
     junit: JunitOption = None,
     report_to: ReportOption = None,
     as_json: JsonOption = False,
@@ -78,6 +101,10 @@ def gate(
     its oldest recording is older than --max-age. Where there is a reason against it, an older ticket at PATH is taken
     away too.
 
+    With --live a few scenarios are asked of each provider now, once nothing else stands against the ticket. Their
+    answers are kept as cassettes below build/gate and are evidence like the others; and what a provider has changed
+    since its cassettes were recorded is a reason against the ticket. The key is read from OPENROUTER_API_KEY.
+
     \b
     exit code 0  the ticket is written
               1  there is none, for the reasons told
@@ -87,6 +114,7 @@ def gate(
     examples:
       tokenproof gate --model moonshotai/kimi-k2.5 --provider siliconflow/int4 --provider chutes/int4
       tokenproof gate --model moonshotai/kimi-k2.5 --provider novita --max-age 2 --json | jq -r '.reasons[]'
+      tokenproof gate --model moonshotai/kimi-k2.5 --provider novita/int4 --live --budget 0.10
       tokenproof gate --model moonshotai/kimi-k2.5 --provider chutes --junit junit.xml --report gate-report.json
     """
     with clean_ends():
@@ -94,26 +122,48 @@ def gate(
 
         root = checkout_root()
         _may_replace(ticket)
-        wanted = _wanted(base_url, allow_host, model, max_age, min_verified)
+        if live != (budget is not None):
+            raise SetupError("--live and --budget USD belong together: what is asked now costs money")
+        place = _target(base_url, allow_host, live)
+        wanted = _wanted(place, model, max_age, min_verified)
+        probes = _live(probe or [], scenarios or str(root / SCENARIOS), budget) if budget is not None else None
         folder = Path(cassettes) if cassettes else root / "cassettes"
-        found, xml = _checked(root, wanted, provider, folder, habits or settings().habits)
+        found, xml = _checked(root, wanted, provider, folder, habits or settings().habits, probes)
         if junit is not None:
             store.write_atomic(junit, xml)
         raise typer.Exit(_end(found, ticket, report_to, as_json))
 
 
-def _wanted(
-    base_url: str | None, allow_host: list[str] | None, model: str, max_age: float, min_verified: float
-) -> "Wanted":
-    from harness.proof import Wanted
+@dataclass(frozen=True, slots=True)
+class _Live:
+    """What is to be asked now, and what it may cost in USD."""
+
+    scenarios: "tuple[Scenario, ...]"
+    budget: Decimal
+
+
+def _live(names: list[str], file: str, budget: str) -> _Live:
+    from harness.fresh import probes
+    from harness.spending import budget_of
+
+    return _Live(probes(read_scenarios(file), names), budget_of(budget))
+
+
+def _target(base_url: str | None, allow_host: list[str] | None, live: bool) -> "Target":
     from harness.transport import target
 
-    place = target(base_url or settings().base_url, None, allow_host or (), offline=True)
+    key = settings().api_key if live else None
+    return target(base_url or settings().base_url, key, allow_host or (), offline=not live)
+
+
+def _wanted(place: "Target", model: str, max_age: float, min_verified: float) -> "Wanted":
+    from harness.proof import Wanted
+
     return Wanted(place, model, datetime.now(UTC), max_age * DAY, min_verified)
 
 
 def _checked(
-    root: Path, wanted: "Wanted", pins: list[str], folder: Path, habits: str | None
+    root: Path, wanted: "Wanted", pins: list[str], folder: Path, habits: str | None, live: _Live | None
 ) -> "tuple[Checked, bytes]":
     """What the gate found, and pytest's XML."""
     from harness.evidence import read_cassettes
@@ -121,17 +171,47 @@ def _checked(
     from harness.gate import Subject, Tools, check
     from harness.hashes import hashes
 
-    complain(f"runs the required tests of {root}; that takes about half a minute")
     subject = Subject(root, tuple(dict.fromkeys(pins)), read_cassettes(folder, root), habits)
     with tempfile.TemporaryDirectory() as spare:
-        xml = Path(spare) / "junit.xml"
+        xml, ask = Path(spare) / "junit.xml", None
         try:
             kit = judging(None, None, False, habits).kit
             tools = Tools(lambda exchange: judge(exchange, kit), hashes(kit.habits))
+            ask = _asker(subject, wanted, live, kit) if live else None
         except SetupError as error:  # another vocabulary, or habits that cannot be read
             tools = Tools(trouble=str(error))
-        found = check(subject, wanted, tools, lambda: datetime.now(UTC), xml)
+        complain(f"runs the required tests of {root}; that takes about half a minute")
+        found = check(subject, wanted, tools, lambda: datetime.now(UTC), xml, ask)
         return found, xml.read_bytes() if xml.exists() else b""
+
+
+def _asker(subject: "Subject", wanted: "Wanted", live: _Live, kit: Kit) -> "Ask":
+    """Asks the probes when it is called."""
+    from harness import fresh
+    from harness.client import HttpxTransport
+    from harness.evidence import read_cassettes, speaks
+    from harness.record import Plan
+
+    folder = subject.root / PROBED / f"{wanted.now:%Y%m%dT%H%M%SZ}"
+
+    async def asked() -> fresh.Fresh:
+        transport = HttpxTransport(wanted.target)
+        try:
+            plan = Plan(wanted.target, wanted.model, folder, lambda: datetime.now(UTC), rewrite=True)
+            return await fresh.ask(plan, transport, subject.pins, live.scenarios, live.budget)
+        finally:
+            await transport.close()
+
+    known = [f for f in subject.filed if speaks(f.provenance, wanted.target)]
+
+    def ask() -> "tuple[tuple[Filed, ...], tuple[str, ...]]":
+        complain(f"asks {len(live.scenarios)} scenarios of {len(subject.pins)} providers at {wanted.target.base_url}")
+        found = asyncio.run(asked())
+        filed = read_cassettes(folder, subject.root)
+        complain(fresh.told(found, len(filed)))
+        return filed, (*found.reasons, *fresh.changed(known, filed, kit))
+
+    return ask
 
 
 def _may_replace(path: str) -> None:

@@ -23,7 +23,7 @@ from harness.types import Exchange
 if TYPE_CHECKING:
     from harness.catalog import Endpoint
     from harness.record import Job, Plan, Row
-    from harness.scenarios import Scenario
+    from harness.scenarios import Scenario, Scenarios
     from harness.transport import Transport
 
 MAX_SCENARIOS_BYTES = 4 << 20
@@ -102,15 +102,10 @@ def record(
     from harness.transport import target
 
     with clean_ends():
-        cap, text = budget_of(budget), _read(scenarios)
+        cap, listed = budget_of(budget), read_scenarios(scenarios)
         goal = target(base_url or settings().base_url, settings().api_key, allow_host or ())
         from harness.record import Plan
-        from harness.scenarios import scenarios_of
 
-        try:
-            listed = scenarios_of(text)
-        except SetupError as error:
-            raise SetupError(f"{scenarios}: {error}") from error
         plan = Plan(goal, model or listed.model, Path(out), lambda: datetime.now(UTC), rewrite, keep_errors, timeout)
         picked = listed.picked(scenario or ())
         ask = _Ask(tuple(provider), tuple(quantization or ()), picked, cap, dry_run, as_json)
@@ -127,6 +122,17 @@ class _Ask:
     budget: Decimal
     dry_run: bool
     as_json: bool
+
+
+def read_scenarios(path: str) -> "Scenarios":
+    """The scenarios of a file; SetupError, with the path, where it is none."""
+    from harness.scenarios import scenarios_of
+
+    text = _read(path)
+    try:
+        return scenarios_of(text)
+    except SetupError as error:
+        raise SetupError(f"{path}: {error}") from error
 
 
 def _read(path: str) -> str:

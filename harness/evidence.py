@@ -8,8 +8,8 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import store
 from harness.cassette import load_recording, read_cassette
+from harness.cassette_files import cassette_files
 from harness.errors import SetupError
 from harness.inputs import Unusable
 from harness.recording import Provenance, Recording
@@ -43,8 +43,7 @@ class Filed:
 
 def read_cassettes(folder: Path, root: Path) -> tuple[Filed, ...]:
     """Every cassette below a folder, in order of its name; paths are told from `root` where they lie in it."""
-    paths = [Path(p) for p in store.walk(str(folder)) if p.endswith((".yaml", ".yml"))]
-    return tuple(_filed(path, root) for path in paths)
+    return tuple(_filed(path, root) for path in cassette_files(folder))
 
 
 def _filed(path: Path, root: Path) -> Filed:

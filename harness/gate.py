@@ -5,7 +5,7 @@ how any of them is found out.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from harness.required_tests import Ran, kill_rate, run_required
 from harness.ticket import Hashes, Ticket, sealed, utc_text, utc_time
 
 Clock = Callable[[], datetime]
+Ask = Callable[[], tuple[tuple[Filed, ...], tuple[str, ...]]]
+"""Fresh recordings, and what went wrong in getting them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +62,30 @@ class Tools:
     trouble: str = ""
 
 
-def check(subject: Subject, wanted: Wanted, tools: Tools, clock: Clock, junit: Path | None = None) -> Checked:
-    """Runs everything; a reason against the ticket never hides the others. `junit` takes pytest's own XML report."""
+def check(
+    subject: Subject, wanted: Wanted, tools: Tools, clock: Clock, junit: Path | None = None, ask: Ask | None = None
+) -> Checked:
+    """Runs everything; a reason against the ticket never hides the others.
+
+    Args:
+        junit: Where pytest's own XML report goes.
+        ask: Asks the providers now; called where nothing else stands against the ticket, since it costs money.
+    """
     root, judge = subject.root, tools.judge
     commit, before = commit_of(root), changes(root)
-    reasons = [*_setup(subject, wanted, before), *([tools.trouble] if tools.trouble else [])]
-    proofs = tuple(prove(pin, subject.filed, wanted, judge) for pin in subject.pins) if judge else ()
-    reasons += [reason for proof in proofs for reason in proof.reasons]
     rate, why = kill_rate(root)
-    reasons += why
     ran = run_required(root, junit)
-    reasons += ran.reasons
+    reasons = [*_setup(subject, wanted, before), *([tools.trouble] if tools.trouble else []), *why, *ran.reasons]
+    fresh: tuple[Filed, ...] = ()
+    if ask is not None and not reasons:
+        fresh, wrong = ask()
+        reasons += wrong
+    elif ask is not None:
+        reasons.append("live: nothing was asked, because of the other reasons")
+    wanted = replace(wanted, now=clock())  # what was asked meanwhile is not from the future
+    filed = (*subject.filed, *fresh)
+    proofs = tuple(prove(pin, filed, wanted, judge) for pin in subject.pins) if judge else ()
+    reasons += [reason for proof in proofs for reason in proof.reasons]
     if (commit_of(root), changes(root)) != (commit, before):
         reasons.append("the checkout changed while the gate ran; run it again")
     ticket = None

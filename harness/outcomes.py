@@ -9,14 +9,21 @@ import of pytest: its hooks go by their names.
 import json
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+from harness.sockets import only_loopback
 
 MARK = "required"
 WORST_FIRST = ("error", "failed", "xfailed", "xpassed", "skipped", "deselected", "missing", "passed")
 """Of several cases of one test function the worst counts."""
 REACHES = frozenset({"socket.connect", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo", "socket.gethostbyname"})
 """Events of Python's audit hooks; they are raised below every HTTP library and every patch of one."""
+
+
+_GUARD = ExitStack()
+"""Held to the end of the process."""
 
 
 class NetworkReachedError(PermissionError):
@@ -29,12 +36,14 @@ class Outcomes:
     Attributes:
         tests: Id of a test function -> its worst outcome.
         network: What was asked of the network, each with the test that was running.
+        tried: What was asked by loops that open sockets in C, as `sockets` sees it: no place but loopback.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.tests: dict[str, str] = {}
         self.network: list[str] = []
+        self.tried: list[str] = []
         self.broken: list[str] = []
         self.running = "no test"
 
@@ -64,7 +73,8 @@ class Outcomes:
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
         """Everything that was seen, in one object."""
-        told = {"exit": int(exitstatus), "tests": self.tests, "network": self.network, "broken": self.broken}
+        network = [*self.network, *(f"uvloop: {place}" for place in self.tried)]
+        told = {"exit": int(exitstatus), "tests": self.tests, "network": network, "broken": self.broken}
         self.path.write_text(json.dumps(told))
 
     def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -115,6 +125,7 @@ def pytest_configure(config: Any) -> None:
         outcomes = Outcomes(Path(path))
         config.pluginmanager.register(outcomes, "tokenproof-outcomes")
         sys.addaudithook(outcomes.audit)
+        outcomes.tried = _GUARD.enter_context(only_loopback())
 
 
 def parse_outcomes(value: Any) -> Mapping[str, Any]:

@@ -52,7 +52,14 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *("settings", "encoder", "cassette", "cassette_files", "emulator", "inputs", "store", "report"),
         *("checkout", "evidence_report"),  # git; what recordings say of providers, for a terminal
         *("sockets", "tape", "scenarios", "spending", "record"),  # what records exchanges and plays them
-        *("evidence", "proof", "outcomes", "required_tests", "gate"),  # what a ticket needs, and who finds it out
+        *(
+            "evidence",
+            "proof",
+            "outcomes",
+            "required_tests",
+            "fresh",
+            "gate",
+        ),  # what a ticket needs, and who finds it out
         "hashes",  # what a ticket and a sample say of the code and tables that made them
         *(
             "transport",

@@ -79,9 +79,9 @@ def test_every_reason_is_told(made: Checkout, tmp_path: Path) -> None:
         "the tree is dirty: tests/test_small.py; commit it or take it out",
         f"the habits file {tmp_path / 'habits.toml'} is no part of the checkout; commit it, or use the shipped one",
         "no format is known for the model somebody/other-model",
-        f"novita: no recording of somebody/other-model at {URL} speaks for it (found none at all)",
         "no kill rate: build/kill_rate.json is not there; run `make mutants`",
         "1 required tests failed: tests/test_small.py::test_one",
+        f"novita: no recording of somebody/other-model at {URL} speaks for it (found none at all)",
     )
 
 

@@ -83,6 +83,32 @@ def test_every_end_has_its_reason(tmp_path: Path) -> None:
 GOOD = "import pytest\n\n@pytest.mark.required\ndef test_good(): pass\n\ndef test_other(): assert False\n"
 
 
+UVLOOP = """
+import pytest
+
+@pytest.mark.required
+def test_good():
+    uvloop = pytest.importorskip("uvloop")
+
+    async def reach():
+        import asyncio
+        await asyncio.get_running_loop().create_connection(asyncio.Protocol, "192.0.2.1", 443)
+
+    try:
+        uvloop.run(reach())
+    except OSError:
+        pass
+    except Exception as error:
+        assert "loopback" in str(error)
+"""
+
+
+def test_a_loop_in_c_is_seen_too(tmp_path: Path) -> None:
+    """uvloop opens sockets where no audit hook hears them; what it asks for is refused and told all the same."""
+    ran = run_required(small(tmp_path, UVLOOP, "good"))
+    assert ran.reasons == ("required tests reached for the network: uvloop: 192.0.2.1",)
+
+
 def test_a_sound_run_has_no_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All passed; tests without the mark are not run, and what the environment asks of pytest is not heard."""
     monkeypatch.setenv("PYTEST_ADDOPTS", "-k nothing")
