@@ -29,6 +29,7 @@ from harness.cli_calibrate import calibrate
 from harness.cli_drift import drift
 from harness.cli_extract import extract
 from harness.cli_gate import gate
+from harness.cli_generate import generate
 from harness.cli_golden import golden
 from harness.cli_plan import plan
 from harness.cli_record import record
@@ -182,6 +183,7 @@ app.command()(drift)
 app.command()(extract)
 app.command()(record)
 app.command()(gate)
+app.command()(generate)
 app.command()(plan)
 app.command()(rejudge)
 app.command()(export)

@@ -94,20 +94,28 @@ def judging(model: str | None, provider: str | None, blind: bool, habits: str | 
 
 def habits_of(path: str | None) -> Habits:
     """The habits of a file, the shipped ones for None."""
+    text = habits_text(path)
+    try:
+        return load_habits(text)
+    except SetupError as error:
+        raise SetupError(f"{path}: {error}" if path is not None else str(error)) from error
+
+
+def habits_text(path: str | None) -> str:
+    """The text of a habits file, of the shipped one for None."""
     if path is None:
-        return load_habits((pkgutil.get_data("harness", "habits.toml") or b"").decode())
+        return (pkgutil.get_data("harness", "habits.toml") or b"").decode()
     try:
         with Path(path).open("rb") as file:
             data = file.read(MAX_HABITS_BYTES + 1)
         if len(data) > MAX_HABITS_BYTES:
-            raise SetupError(f"more than {MAX_HABITS_BYTES >> 20} MiB; expected a file of `tokenproof calibrate`")
-        return load_habits(data.decode())
+            said = f"more than {MAX_HABITS_BYTES >> 20} MiB; expected a file of `tokenproof calibrate`"
+            raise SetupError(f"{path}: {said}")
+        return data.decode()
     except OSError as error:
         raise SetupError(f"{path}: cannot be read: {error.strerror or error}; expected a habits file") from error
     except UnicodeDecodeError as error:
         raise SetupError(f"{path}: not UTF-8 text; expected a file of `tokenproof calibrate`") from error
-    except SetupError as error:
-        raise SetupError(f"{path}: {error}") from error
 
 
 @contextmanager

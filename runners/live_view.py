@@ -16,7 +16,7 @@ from rich.text import Text
 
 from harness.report import printable
 from runners.budget import NANO
-from runners.progress import Progress, SetProgress
+from runners.progress import Progress, SetProgress, Stop
 
 LOG_EVERY_S = 10.0
 TOP = 5
@@ -97,9 +97,14 @@ def line(first: Progress, now: Progress, planned: Mapping[str, Planned]) -> str:
         counts("failures", now.failures),
         counts("dropped", {name: p.n_rejected for name, p in now.providers.items() if p.dropped}),
         f"held for {now.held_s:.0f} s" if now.held_s > 0 else "",
-        f"stop: {now.stop.why}: {now.stop.text}" if now.stop else "",
+        f"stop: {said(now.stop)}" if now.stop else "",
     ]
     return printable("; ".join(part for part in parts if part))
+
+
+def said(stop: Stop) -> str:
+    """Why a run ends, in words."""
+    return f"{stop.why}: {stop.text}" if stop.text else stop.why
 
 
 def money(now: Progress, told: Figures) -> str:

@@ -191,11 +191,11 @@ def _against(
         yield f"the budget is ${run.budget_usd:.2f}, and 5 runs of 100 would cost more than ${usd.p95:.2f}"
     if disk.p95 > free_bytes:
         yield f"the run may write {size(disk.p95)}, and {size(free_bytes)} are free at {run.out}"
-    yield from _too_long(run, surveyed, endpoints)
+    yield from limits(run, surveyed, endpoints)
 
 
-def _too_long(run: RunFile, surveyed: Sequence[Surveyed], endpoints: Sequence[Endpoint]) -> Iterator[str]:
-    """Limits of the endpoints that requests would break."""
+def limits(run: RunFile, surveyed: Sequence[Surveyed], endpoints: Sequence[Endpoint]) -> Iterator[str]:
+    """Limits of the endpoints that requests of a run would break, a line each."""
     longest = max(surveyed, key=lambda told: told.longest)
     for e in endpoints:
         if e.max_completion_tokens is not None and run.max_tokens > e.max_completion_tokens:

@@ -70,7 +70,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "cli": (
         *("cli", "cli_base", "cli_calibrate", "cli_drift", "cli_extract", "cli_gate", "cli_golden", "cli_record"),
-        *("cli_samples", "cli_plan", "cli_shards"),
+        *("cli_samples", "cli_plan", "cli_shards", "cli_generate"),
     ),
 }
 GROUND = ("errors", "types", "vocab", "formats", "json_keys", "ticket", "stream")

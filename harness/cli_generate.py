@@ -1,0 +1,182 @@
+"""`tokenproof generate`: live bulk generation, watched, resumed by the same command.
+
+Part of the command: it may print. The work is in `runners`, imported inside the functions.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness import report
+from harness.cli_base import INTERRUPTED, HabitsOption, clean_ends, complain, habits_of, habits_text, judging
+from harness.cli_plan import AllowOption, BaseUrlOption, RunFileArgument, ScoreboardOption
+from harness.cli_samples import UnverifiedOption, print_summary, write_samples
+from harness.encoder import encode_prompt_text
+from harness.settings import settings
+
+if TYPE_CHECKING:
+    from runners.bulk import Launch
+    from runners.live_view import Planned
+    from runners.progress import Progress, Stop, Watch
+
+TicketOption = Annotated[
+    str | None, typer.Option("--ticket", metavar="FILE", help="In the place of the run file's own.")
+]
+UngatedOption = Annotated[
+    str | None, typer.Option("--ungated", metavar="REASON", help="Run without a ticket; every row carries the reason.")
+]
+AmendOption = Annotated[
+    str | None, typer.Option("--amend", metavar="REASON", help="The run file was changed, and why; kept in the ledger.")
+]
+JudgesOption = Annotated[
+    int | None, typer.Option("--judges", metavar="N", min=0, max=64, help="Processes that judge; all cores but one.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="The summary as one JSON object, and nothing else.")]
+LOG = "run.log"
+
+
+def generate(
+    run: RunFileArgument,
+    ticket: TicketOption = None,
+    ungated: UngatedOption = None,
+    amend: AmendOption = None,
+    scoreboard: ScoreboardOption = None,
+    base_url: BaseUrlOption = None,
+    allow_host: AllowOption = None,
+    allow_unverified_prompt: UnverifiedOption = False,
+    judges: JudgesOption = None,
+    habits: HabitsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask for every answer of a run file, judge each, and write samples; the same command takes it up again.
+
+    Nothing is asked without a valid ticket of `tokenproof gate` that fits the run, and nothing beyond the budget, over
+    all resumes. What was answered is never asked again. Ctrl-C once lets what is under way come in, twice gives it up.
+    OUT/run.log tells the course in plain lines; a terminal shows it live. For a run file see `tokenproof plan --help`.
+
+    \b
+    exit code 0  every prompt has an answer or an end of its own
+              1  the run stopped before: budget, quality, key, a bill above its reservation; the reason is told
+            130  interrupted
+              2  wrong call, or it may not start: faults of the run file, no ticket, another run in this folder
+
+    \b
+    examples:
+      tokenproof generate run.toml
+      tokenproof generate run.toml --ungated "trying the emulator" --base-url http://127.0.0.1:8000/api/v1
+      tokenproof generate run.toml --amend "twice the budget" --json | jq .bill
+    """
+    from runners.live_view import said
+    from runners.runfile import load_run
+
+    with clean_ends():
+        place = base_url or settings().base_url
+        loaded = load_run(run, base_url=place, scoreboard=scoreboard, ticket=ticket)
+        launch = launched(loaded, ungated, habits, n_judges(judges), amend)
+        stop = run_it(launch, allow_host or [])
+        if not stop.good:
+            complain(f"stopped: {said(stop)}; the same command goes on from here")
+        told = write_samples(loaded.out, judging(None, None, False, habits).kit, allow_unverified_prompt)
+        if as_json:
+            print(json.dumps(told | {"stop": {"why": stop.why, "text": stop.text}}, ensure_ascii=False))
+        else:
+            print_summary(told)
+        raise typer.Exit(0 if stop.good else INTERRUPTED if stop.why == "interrupted" else 1)
+
+
+def n_judges(typed: int | None) -> int:
+    """Processes that judge, as typed, else all cores but one."""
+    return typed if typed is not None else max(1, (os.cpu_count() or 2) - 1)
+
+
+def launched(run: Any, ungated: str | None, habits: str | None, n_judges: int, amend: str | None = None) -> "Launch":
+    """A run that may start, as far as that can be told without asking anyone.
+
+    Raises:
+        SetupError: It may not, a line a reason.
+    """
+    from harness.hashes import hashes
+    from runners.admission import admit
+    from runners.bulk import Launch
+    from runners.data_sets import survey
+    from runners.judging import Recipe
+
+    path = habits or settings().habits
+    facts, ticket = admit(run, hashes(habits_of(path)), datetime.now(UTC), ungated)
+    with report.Progress(sys.stderr.isatty()) as tick:
+        surveyed = survey(run, encode_prompt_text, tick)
+    return Launch(run, surveyed, Recipe(habits_text(path), settings().vocab, facts), ticket, amend, n_judges=n_judges)
+
+
+def run_it(launch: "Launch", allow_host: list[str], probe: int | None = None) -> "Stop":
+    """The run until it stops, watched; Ctrl-C drains it."""
+    import asyncio  # late, as all that follows: no other command should pay for what bulk generation needs
+
+    from harness.client_bulk import AiohttpTransport, run
+    from harness.transport import target
+    from runners.attempts import Outside
+    from runners.backoff import wait_s
+    from runners.bulk import generate
+    from runners.generate import Run
+    from runners.live_view import Planned
+
+    place = target(launch.run.base_url, settings().api_key, allow_host)
+    planned = {
+        told.name: Planned(min(told.n_prompts, probe or told.n_prompts), data.tokens)
+        for data, told in zip(launch.run.data_sets, launch.surveyed, strict=True)
+    }
+
+    async def main() -> "Stop":
+        loop = asyncio.get_running_loop()
+
+        def started(made: Run) -> None:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, made.interrupt)
+
+        transport = AiohttpTransport(place)
+        outside = Outside(transport, time.monotonic, time.time, asyncio.sleep, random.random, wait_s)
+        try:
+            with watching(launch, planned) as watch:
+                return await generate(replace(launch, probe=probe), outside, watch, started)
+        finally:
+            await transport.close()
+
+    return run(main())
+
+
+@contextmanager
+def watching(launch: "Launch", planned: "dict[str, Planned]") -> "Iterator[Watch]":
+    """Lines into OUT/run.log, and for whoever looks on: the live view on a terminal, the same lines on stderr else."""
+    from runners.live_view import LiveView, LogView
+
+    with ExitStack() as stack:
+        log = None
+        live = stack.enter_context(LiveView(planned)) if sys.stderr.isatty() else None
+
+        def write(line: str) -> None:
+            nonlocal log
+            if log is None:  # at the first line: the folder is there by then
+                log = stack.enter_context((launch.run.out / LOG).open("a", encoding="utf-8"))
+            at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            print(f"{at} {line}", file=log, flush=True)
+            if live is None:
+                complain(line)
+
+        lines = LogView(planned, write)
+
+        def watch(now: "Progress") -> None:
+            lines(now)
+            if live is not None:
+                live(now)
+
+        yield watch

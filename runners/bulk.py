@@ -1,0 +1,176 @@
+"""From a run file to a run: what must hold before the first request, and the engine put together.
+
+Knows nothing of terminals; clocks, chance and the transport are arguments.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from itertools import chain, islice
+from typing import Any
+
+from harness.catalog import Endpoint, pinned
+from harness.encoder import encode_prompt_text
+from harness.errors import SetupError
+from harness.record import offers
+from harness.ticket import Ticket
+from harness.transport import Transport
+from runners import ledger_writes as w
+from runners.admission import endpoint_differences
+from runners.attempts import Outside
+from runners.budget import Price, dearest, nano_of
+from runners.data_sets import Surveyed, prompts
+from runners.desk import Orders
+from runners.generate import Run
+from runners.identity import canonical_run, changes, run_sha256
+from runners.jobs import Prompt
+from runners.judging import Judges, Recipe
+from runners.ledger import Ledger, open_ledger, read_ledger
+from runners.output import LEDGER
+from runners.plan import limits
+from runners.progress import Stop, Watch
+from runners.runfile import RunFile
+from runners.verdicts import Facts
+
+PER_MILLION = Decimal(1_000_000)
+AMEND = 'restore it, choose another output folder, or name the change with --amend "REASON"'
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A run that may start: the file, what it asks for, and what let it in.
+
+    Attributes:
+        amend: Why the run file may differ from the one that the ledger knows; None: it may not.
+        probe: Prompts of each data set that are asked; None for all.
+        n_judges: Processes that judge; 0: a thread.
+    """
+
+    run: RunFile
+    surveyed: tuple[Surveyed, ...]
+    recipe: Recipe
+    ticket: Ticket | None = None
+    amend: str | None = None
+    probe: int | None = None
+    n_judges: int = 1
+
+    @property
+    def facts(self) -> Facts:
+        """What every row carries."""
+        return self.recipe.facts
+
+
+async def generate(
+    launch: Launch, outside: Outside, watch: Watch, started: Callable[[Run], None] = lambda run: None
+) -> Stop:
+    """Ask for everything that is open, until it is there or something stops it.
+
+    Args:
+        started: Is given the run before its first request, for whoever may interrupt it.
+
+    Raises:
+        SetupError: It may not start, a line a reason; no chat request was sent then.
+    """
+    run = launch.run
+    text = canonical_run(run, launch.surveyed)
+    _folder(run)
+    with open_ledger(run.out / LEDGER) as ledger, read_ledger(run.out / LEDGER) as reader:
+        changed = _unchanged(launch, ledger, text)
+        endpoints = await admitted(launch, outside.transport)
+        price = dearest(endpoints)
+        _begin(launch, ledger, text, price, changed, outside.now())
+        judges = Judges(launch.recipe, launch.n_judges)
+        try:
+            orders = _orders(run, endpoints, price, amended=bool(ledger.amendments()))
+            made = Run(orders, ledger, reader, _prompts(launch), judges, outside, watch)
+            started(made)
+            return await made.run()
+        finally:
+            judges.close()
+
+
+async def admitted(launch: Launch, transport: Transport) -> tuple[Endpoint, ...]:
+    """The endpoints that the run's pins mean today.
+
+    Raises:
+        SetupError: There are none, the ticket does not know them, or they cannot take the run's requests.
+    """
+    run = launch.run
+    listed = await offers(transport, run.model)
+    found = pinned(run.pins, listed, run.provider.get("quantizations") or ())
+    reasons = [
+        *(endpoint_differences(launch.ticket, found) if launch.ticket else ()),
+        *limits(run, launch.surveyed, found),
+        *_above_max_price(run.provider.get("max_price") or {}, found),
+    ]
+    if reasons:
+        raise SetupError("\n".join([*reasons, "the run does not start; nothing was asked"]))
+    return found
+
+
+def _above_max_price(most: Mapping[str, Any], endpoints: Sequence[Endpoint]) -> Iterator[str]:
+    """Prices above the block's max_price, which is in USD a million tokens."""
+    for e in endpoints:
+        for name, usd in (("prompt", e.prompt_usd), ("completion", e.completion_usd)):
+            if name in most and usd * PER_MILLION > Decimal(str(most[name])):
+                yield f"{e.tag} takes ${usd * PER_MILLION:f} a million {name} tokens, above max_price ${most[name]}"
+
+
+def _folder(run: RunFile) -> None:
+    try:
+        run.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SetupError(f"{run.out} cannot be made: {error.strerror or error}; choose another `out`") from error
+
+
+def _unchanged(launch: Launch, ledger: Ledger, text: str) -> tuple[str, ...]:
+    """How the run differs from the one that the ledger knows; refused where that was not named."""
+    known = ledger.meta().get("run")
+    found = changes(known, text) if known is not None else ()
+    if found and launch.amend is None:
+        raise SetupError(
+            "\n".join([*found, f"{launch.run.path} is not the run that was begun in {launch.run.out}; {AMEND}"])
+        )
+    return found
+
+
+def _begin(launch: Launch, ledger: Ledger, text: str, price: Price, changed: Sequence[str], now: float) -> None:
+    """Write into the ledger what the run is; a price that rose since it was begun is a change as well."""
+    told = {name: str(usd) for name, usd in asdict(price).items()}
+    rises = [*_rises(json.loads(ledger.meta().get("price", "{}")), told)]
+    if rises and launch.amend is None:
+        raise SetupError("\n".join([*rises, f"the price rose since the run was begun; {AMEND}"]))
+    name, facts = run_sha256(text), launch.facts
+    gate = {"ticket_id": facts.ticket_id or "", "ungated": facts.ungated or ""}
+    writes = [w.meta(run=text, run_sha256=name, price=json.dumps(told), **gate)]
+    if (changed or rises) and launch.amend is not None:
+        writes.append(w.amended(now, name, "; ".join([launch.amend, *changed, *rises])))
+    ledger.commit(writes)
+
+
+def _rises(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    for name, usd in now.items():
+        if name in before and Decimal(usd) > Decimal(before[name]):
+            yield f"a {name} token or request costs ${usd} today, ${before[name]} when the run was begun"
+
+
+def _orders(run: RunFile, endpoints: tuple[Endpoint, ...], price: Price, *, amended: bool) -> Orders:
+    return Orders(
+        datasets=tuple(data.name for data in run.data_sets),
+        endpoints=endpoints,
+        block=dict(run.provider),
+        price=price,
+        cap_nano=nano_of(run.budget_usd),
+        concurrency=run.concurrency,
+        targets={data.name: data.tokens for data in run.data_sets if data.tokens is not None},
+        max_rejected=run.max_rejected,
+        window=run.window,
+        amended=amended,
+    )
+
+
+def _prompts(launch: Launch) -> Iterator[Prompt]:
+    """All prompts in the order of the run file, or the first of each data set."""
+    every = (prompts(launch.run, data, encode_prompt_text) for data in launch.run.data_sets)
+    return chain.from_iterable(islice(some, launch.probe) for some in every)

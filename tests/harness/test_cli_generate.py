@@ -1,0 +1,206 @@
+"""harness.cli_generate: from a run file to samples over loopback sockets; what stops it before the first request."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from harness import cli
+from harness.hashes import hashes
+from harness.ticket import Ticket, TicketProvider, dump_ticket, sealed, utc_text
+from runners.output import SUMMARY
+from runners.samples import COLUMNS
+from runners.tables import read_rows
+from tests.conftest import ROOT
+from tests.corpus import shipped_habits
+from tests.runners.run_kit import ONE, PROVIDER, data_file, run_text
+from tests.runners.sample_kit import emulator
+from tests.runners.test_admission import ticket
+from tests.served import Served
+
+COMMAND = [sys.executable, "-m", "harness.cli", "generate"]
+UNGATED = ("--ungated", "a test", "--judges", "0")
+OTHER = TicketProvider("novita/int4", "Novita", "int4")
+
+
+class Counted:
+    """An emulator that counts every HTTP request, whatever it asks for; a chat answer takes `delay_s`."""
+
+    def __init__(self, delay_s: float = 0.0) -> None:
+        self.app, self.n, self.delay_s = emulator(), 0, delay_s
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        import asyncio
+
+        if scope["type"] == "http":
+            self.n += 1
+            await asyncio.sleep(self.delay_s if scope["method"] == "POST" else 0)
+        await self.app(scope, receive, send)
+
+    @property
+    def asked(self) -> list[str]:
+        """The prompts that were sent."""
+        return [request["messages"][-1]["content"] for request in self.app.requests]
+
+
+@pytest.fixture
+def host() -> Iterator[tuple[Counted, str]]:
+    """A counting emulator on a socket, and its base URL."""
+    app = Counted()
+    with Served(app) as url:
+        yield app, url
+
+
+def written(folder: Path, url: str, n: int = 8, *tables: str, **keys: str) -> Path:
+    """A run file with n prompts that calls there."""
+    data_file(folder, *({"prompt": f"number {k}"} for k in range(n)))
+    (folder / "run.toml").write_text(run_text(*(tables or (PROVIDER, ONE)), base_url=f'"{url}"', **keys))
+    return folder / "run.toml"
+
+
+def run(*args: str | Path) -> Result:
+    """The command in this process."""
+    return CliRunner().invoke(cli.app, ["generate", *map(str, args)])
+
+
+def fitting(url: str, **how: Any) -> Ticket:
+    """A ticket of this code that fits the run now."""
+    now, mine = datetime.now(UTC), hashes(shipped_habits())
+    times = {"created_at": utc_text(now - timedelta(hours=1)), "expires_at": utc_text(now + timedelta(days=1))}
+    made = ticket(
+        base_url=url, content_hash=mine.content_hash, vocab_sha256=mine.vocab_sha256,
+        formats_sha256=mine.formats_sha256, habits_sha256=mine.habits_sha256, **times,
+    )  # fmt: skip
+    return sealed(replace(made, **how))
+
+
+def test_a_gated_run_from_file_to_samples(tmp_path: Path, host: tuple[Counted, str]) -> None:
+    """Answers, ledger, samples, rejected rows, summary and log; the ticket stands in every row."""
+    app, url = host
+    path, one = written(tmp_path, url), fitting(url)
+    (tmp_path / "gate.json").write_bytes(dump_ticket(one))
+
+    result = run(path, "--ticket", tmp_path / "gate.json", "--json")
+
+    assert result.exit_code == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert told["stop"] == {"why": "done", "text": ""}
+    assert {key: told[key] for key in ("samples", "verified", "open", "ticket_id")} == {
+        "samples": 8, "verified": 8, "open": 0, "ticket_id": one.ticket_id,
+    }  # fmt: skip
+    assert (told["bill"]["answers"], told["bill"]["difference"]) == (8, 0)
+    out = tmp_path / "out"
+    rows = list(read_rows(out / "samples.parquet", tuple(COLUMNS)))
+    assert [row["id"] for row in rows] == [str(k) for k in range(8)]
+    assert {(row["ticket_id"], row["content_hash"]) for row in rows} == {(one.ticket_id, one.content_hash)}
+    assert sorted(app.asked) == sorted(f"number {k}" for k in range(8))
+    assert json.loads((out / SUMMARY).read_bytes()) | {"stop": told["stop"]} == told
+    assert "8 of 8 prompts" in (out / "run.log").read_text().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        (None, "no ticket: expected `ticket = PATH`"),
+        ({"created_at": "2026-01-01T00:00:00Z", "expires_at": "2026-01-02T00:00:00Z"}, "it expired at 2026-01-02"),
+        ({"providers": (OTHER,)}, "the provider chutes/int4 was not tested; the ticket has novita/int4"),
+        ({"content_hash": "0" * 64}, "other code than was tested: content_hash is"),
+    ],
+    ids=["no-ticket", "expired", "other-provider", "other-code"],
+)
+def test_the_four_rules_of_the_gate(
+    tmp_path: Path, host: tuple[Counted, str], how: dict[str, Any] | None, said: str
+) -> None:
+    """No ticket, an expired one, one of another provider or of other code: not one request reaches the host."""
+    app, url = host
+    path, args = written(tmp_path, url), []
+    if how is not None:
+        (tmp_path / "gate.json").write_bytes(dump_ticket(fitting(url, **how)))
+        args = ["--ticket", str(tmp_path / "gate.json")]
+
+    result = run(path, *args)
+
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert app.n == 0
+    assert not (tmp_path / "out").exists()
+
+
+def test_faults_of_the_files_come_before_any_request(tmp_path: Path, host: tuple[Counted, str]) -> None:
+    """Run file and data sets, each fault with its line."""
+    app, url = host
+    path = written(tmp_path, url)
+    data_file(tmp_path, {"prompt": "fine"}, {"prompt": "<|im_end|>"}, {"prompt": "x", "id": "0"})
+    data = run(path, *UNGATED)
+    path.write_text(path.read_text().replace("max_tokens", "max_token"))
+    file = run(path, *UNGATED)
+
+    told = [line.removeprefix("tokenproof: ") for line in data.stderr.splitlines()]
+    assert [line.partition(": ")[0] for line in told] == ["a.jsonl:2", "a.jsonl:3"]
+    assert [line.split(": ")[1].rpartition("/")[2] for line in file.stderr.splitlines()] == ["run.toml:3", "run.toml:1"]
+    assert (data.exit_code, file.exit_code, app.n) == (2, 2, 0)
+
+
+def test_the_reason_for_no_ticket_is_in_every_row(tmp_path: Path, host: tuple[Counted, str]) -> None:
+    """In samples and summary."""
+    _, url = host
+    result = run(written(tmp_path, url), *UNGATED)
+
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1].endswith("8 samples, $0.0003 spent, 0 prompts open")
+    rows = read_rows(tmp_path / "out" / "samples.parquet", ("ungated", "ticket_id"))
+    assert {(row["ungated"], row["ticket_id"]) for row in rows} == {("a test", None)}
+
+
+def test_a_run_without_money_stops_and_says_so(tmp_path: Path, host: tuple[Counted, str]) -> None:
+    """With status 1 and its samples written; more money is a change that must be named."""
+    app, url = host
+    short = run(written(tmp_path, url, budget_usd="0.00045"), *UNGATED)
+    n = len(app.asked)
+    path = written(tmp_path, url, budget_usd="1")
+    silent, named = run(path, *UNGATED), run(path, *UNGATED, "--amend", "more money")
+
+    assert short.exit_code == 1
+    assert "stopped: budget: " in short.stderr
+    assert 0 < n < 8
+    assert f"{n} samples" in short.stdout
+    assert (silent.exit_code, "budget_usd: 0.00045 -> 1.0" in silent.stderr) == (2, True)
+    assert (named.exit_code, len(app.asked)) == (0, 8)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_is_broken_off_is_taken_up(tmp_path: Path, number: signal.Signals) -> None:
+    """Ctrl-C lets what is under way come in and writes samples; after kill -9 too the same command does the rest."""
+    app = Counted(delay_s=0.05)
+    with Served(app) as url:
+        path = written(tmp_path, url, 60, concurrency="4")
+        with subprocess.Popen(
+            [*COMMAND, str(path), *UNGATED], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as first:
+            deadline = time.monotonic() + 60
+            while len(app.asked) < 10 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            os.kill(first.pid, number)
+            out, err = first.communicate(timeout=30)
+        n_before = len(app.asked)
+        second = run(path, *UNGATED, "--json")
+
+    assert n_before < 60
+    if number == signal.SIGINT:
+        assert first.returncode == 130, err
+        assert "stopped: interrupted" in err
+        assert f"{n_before} samples" in out
+        assert len(app.asked) == 60
+    assert second.exit_code == 0, second.stderr
+    assert len(app.asked) <= 60 + 4  # at most what was under way is paid twice
+    assert json.loads(second.stdout)["samples"] == 60
