@@ -136,11 +136,18 @@ def _entry(path: str, line: int, interaction: Any, aliases: bool) -> Entry | Non
         raise Unusable("`parsed_body` in a file with YAML aliases; expected the body as `body: string:`")
     status = response.get("status")
     code = status.get("code") if isinstance(status, dict) else status
-    answer = _checked(_body(response), code if isinstance(code, int) else 200)
-    sent = _json(_bytes(request.get("body")) or _written(request.get("parsed_body")))
-    request_body = sent if isinstance(sent, dict) else {}
-    provider = other_provider(answer, {}, _text(request.get("uri"), ""))
-    return Entry(path, line, Exchange(f"{path}:{line}", answer, request_body, provider))
+    sent = _bytes(request.get("body")) or _written(request.get("parsed_body"))
+    uri = _text(request.get("uri"), "")
+    found = Interaction("POST", uri, sent, code if isinstance(code, int) else 200, _body(response))
+    return Entry(path, line, exchange_of(f"{path}:{line}", found))
+
+
+def exchange_of(name: str, interaction: Interaction) -> Exchange:
+    """What the judge sees of an interaction."""
+    answer = _checked(interaction.body, interaction.status)
+    sent = _json(interaction.request_body)
+    request = sent if isinstance(sent, dict) else {}
+    return Exchange(name, answer, request, other_provider(answer, {}, interaction.uri))
 
 
 def _checked(body: bytes, code: int) -> bytes | dict[str, Any] | list[Any]:

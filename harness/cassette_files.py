@@ -12,19 +12,17 @@ from harness.store import MAX_BYTES, walk
 CASSETTE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}/[a-z0-9][a-z0-9._-]{0,63}")
 
 
-def cassette_path(folder: str | os.PathLike[str], name: str) -> Path:
-    """Where the cassette `provider/scenario` stands, whether it exists or not.
+def cassette_path(folder: str | os.PathLike[str], name: str, ending: str = ".yaml") -> Path:
+    """Where the cassette `provider/scenario` stands, whether it exists or not; goldens are called in the same way.
 
     Raises:
         SetupError: For a name of another form, or one that leads out of the folder by a link.
     """
-    path = Path(folder, f"{name}.yaml")
+    path = Path(folder, name + ending)
     if not CASSETTE_NAME.fullmatch(name) or ".." in name:
-        raise SetupError(
-            f"the cassette {name!r:.80} was asked for; expected PROVIDER/SCENARIO in letters a-z, digits, - ."
-        )
+        raise SetupError(f"{name!r:.80} was asked for; expected PROVIDER/SCENARIO in letters a-z, digits, - .")
     if not path.resolve().is_relative_to(Path(folder).resolve()):
-        raise SetupError(f"the cassette {name!r} is a link out of {folder}; expected a file in it")
+        raise SetupError(f"{name!r} is a link out of {folder}; expected a file in it")
     return path
 
 

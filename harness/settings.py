@@ -17,6 +17,7 @@ class Settings:
         vocab: TOKENPROOF_VOCAB, a `tiktoken.model` file or a local Hugging Face folder; None for splintr's ranks.
         api_key: OPENROUTER_API_KEY; never shown.
         base_url: TOKENPROOF_BASE_URL, in place of OpenRouter's own.
+        shared: TOKENPROOF_SHARED, the optional folder of extra recordings.
         colour: False with NO_COLOR, True with FORCE_COLOR, None to ask the terminal.
     """
 
@@ -25,6 +26,7 @@ class Settings:
     colour: bool | None = None
     api_key: str | None = field(default=None, repr=False)
     base_url: str | None = None
+    shared: str | None = None
 
 
 def settings(environ: Mapping[str, str] = os.environ) -> Settings:
@@ -36,6 +38,7 @@ def settings(environ: Mapping[str, str] = os.environ) -> Settings:
         colour,
         environ.get("OPENROUTER_API_KEY") or None,
         environ.get("TOKENPROOF_BASE_URL") or None,
+        environ.get("TOKENPROOF_SHARED") or None,
     )
 
 

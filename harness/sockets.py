@@ -36,7 +36,9 @@ class NetworkBlockedError(SetupError):
 
 @contextmanager
 def only_loopback() -> Iterator[list[str]]:
-    """Within it every way out is refused with NetworkBlockedError; gives the places that were tried all the same."""
+    """Within it every way out is refused with NetworkBlockedError; gives the places that were tried all the same.
+
+    Of guards within guards the innermost is told."""
     if not _hooked:
         sys.addaudithook(_seen)
         _hooked.append(True)
@@ -88,8 +90,7 @@ def _refuse(what: str, where: Any) -> None:
     host = where[0] if isinstance(where, tuple) and where else where
     if is_local(host):
         return
-    for tried in _guards:
-        tried.append(str(host)[:200])
+    _guards[-1].append(str(host)[:200])
     raise NetworkBlockedError(
         f"{what} to {str(host)[:200]!r} was blocked: only loopback is allowed here; "
         "what a test asks for must stand in a cassette"

@@ -51,15 +51,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "shell": (
         *("settings", "encoder", "cassette", "cassette_files", "emulator", "inputs", "store", "report"),
         *("checkout", "evidence_report"),  # git; what recordings say of providers, for a terminal
-        *("sockets", "tape", "scenarios", "spending", "record"),  # what records exchanges and plays them
-        *(
-            "evidence",
-            "proof",
-            "outcomes",
-            "required_tests",
-            "fresh",
-            "gate",
-        ),  # what a ticket needs, and who finds it out
+        *("sockets", "tape", "scenarios", "spending", "record", "session_tapes"),  # records and plays exchanges
+        *("evidence", "proof", "outcomes", "required_tests", "fresh", "gate"),  # what a ticket needs, who finds it out
         "hashes",  # what a ticket and a sample say of the code and tables that made them
         *(
             "transport",
@@ -72,13 +65,14 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *("cli", "cli_base", "cli_calibrate", "cli_drift", "cli_extract", "cli_gate", "cli_golden", "cli_record"),
         *("cli_samples", "cli_plan", "cli_shards", "cli_generate"),
     ),
+    "plugin": ("plugin", "plugin_fixtures"),  # the other way in: a test suite
 }
 GROUND = ("errors", "types", "vocab", "formats", "json_keys", "ticket", "stream")
 STAGES = ("prompt", "response", "habits", "readings", "ids", "witnesses", "checks", "exact", "verdict", "engines")
 LEVEL = {name: k for k, name in enumerate(GROUND)} | dict.fromkeys(STAGES, 10) | {"flow": 11, "tapes": 11}
-LEVEL |= {"shell": 12, "cli": 13}
+LEVEL |= {"shell": 12, "cli": 13, "plugin": 14}
 GROUP_OF = {module: group for group, modules in GROUPS.items() for module in modules}
-CORE = {module for module, group in GROUP_OF.items() if group not in ("shell", "cli")}
+CORE = {module for module, group in GROUP_OF.items() if group not in ("shell", "cli", "plugin")}
 EXCEPTIONS = {
     ("checks", "calls"): "the shape of a call id is told in one place",
 }
@@ -105,6 +99,7 @@ OWNERS = {
     "rich": {"report"},
     "httpx": {"client"},
     "vcr": {"tape"},
+    "pytest": set(GROUPS["plugin"]),  # hooks and fixtures
     "aiohttp": {"client_bulk"},
     "uvloop": {"client_bulk"},
     "typer": set(GROUPS["cli"]),  # the command, a file per group of subcommands
@@ -118,6 +113,7 @@ RUNNER_OWNERS = {
 }
 
 TESTED_BY = {
+    "plugin_fixtures": "test_plugin",
     "ledger_rows": "test_ledger",  # what is written is read again: one claim over three modules
     "ledger_writes": "test_ledger",
     "attempts": "test_generate",  # the parts of the one loop
