@@ -3,7 +3,6 @@
 Part of the command: it may print. Knows nothing of how anything is found out.
 """
 
-import asyncio
 import json
 import tempfile
 from dataclasses import asdict, dataclass
@@ -206,6 +205,8 @@ def _asker(subject: "Subject", wanted: "Wanted", live: _Live, kit: Kit) -> "Ask"
 
     def ask() -> "tuple[tuple[Filed, ...], tuple[str, ...]]":
         complain(f"asks {len(live.scenarios)} scenarios of {len(subject.pins)} providers at {wanted.target.base_url}")
+        import asyncio  # late: no other command should pay for it
+
         found = asyncio.run(asked())
         filed = read_cassettes(folder, subject.root)
         complain(fresh.told(found, len(filed)))

@@ -19,8 +19,15 @@ import typer
 
 from harness import report
 from harness.cli_base import INTERRUPTED, HabitsOption, clean_ends, complain, habits_of, habits_text, judging
-from harness.cli_plan import AllowOption, BaseUrlOption, RunFileArgument, ScoreboardOption
-from harness.cli_samples import UnverifiedOption, print_summary, write_samples
+from harness.cli_samples import (
+    AllowOption,
+    BaseUrlOption,
+    RunFileArgument,
+    ScoreboardOption,
+    UnverifiedOption,
+    print_summary,
+    write_samples,
+)
 from harness.encoder import encode_prompt_text
 from harness.settings import settings
 

@@ -3,7 +3,6 @@
 Part of the command: it may print. The work is in `runners`, imported inside the functions.
 """
 
-import asyncio
 import json
 import shutil
 import sys
@@ -15,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness import report
-from harness.cli_base import clean_ends
-from harness.cli_samples import ledger_path
+from harness.cli_base import clean_ends, complain
+from harness.cli_generate import TicketOption, UngatedOption, launched, run_it
+from harness.cli_samples import AllowOption, BaseUrlOption, RunFileArgument, ScoreboardOption, ledger_path
 from harness.encoder import encode_prompt_text
 from harness.settings import settings
 
@@ -25,21 +25,13 @@ if TYPE_CHECKING:
     from runners.plan import Measured, Plan, Range
     from runners.runfile import RunFile
 
-RunFileArgument = Annotated[str, typer.Argument(metavar="RUN.TOML", help="The run file.")]
 FromOption = Annotated[
     list[str] | None,
     typer.Option("--from", metavar="FOLDER", help="Output folder of an earlier run; again for more."),
 ]
-ScoreboardOption = Annotated[
-    str | None,
-    typer.Option("--from-scoreboard", metavar="FILE", help="The provider block that `tokenproof providers` wrote."),
-]
-BaseUrlOption = Annotated[
-    str | None, typer.Option("--base-url", metavar="URL", help="Where to call (TOKENPROOF_BASE_URL).")
-]
-AllowOption = Annotated[
-    list[str] | None,
-    typer.Option("--allow-host", metavar="HOST", help="The key may be sent to this host too."),
+ProbeOption = Annotated[
+    int | None,
+    typer.Option("--probe", metavar="N", min=1, help="Ask N prompts of the run now, and pay for them; they are kept."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object, and nothing else.")]
 HEADERS = (
@@ -58,6 +50,9 @@ HEADERS = (
 def plan(
     run: RunFileArgument,
     earlier: FromOption = None,
+    probe: ProbeOption = None,
+    ticket: TicketOption = None,
+    ungated: UngatedOption = None,
     scoreboard: ScoreboardOption = None,
     base_url: BaseUrlOption = None,
     allow_host: AllowOption = None,
@@ -66,7 +61,8 @@ def plan(
     """Say what a run will take: dollars, hours, tokens and disk, at the prices of today.
 
     Every prompt is read, rendered and checked first. The lengths of answers come from the run's own ledger, where it
-    has begun, and from earlier runs. p95 is what 95 of 100 such runs stay below. A whole run file:
+    has begun, and from earlier runs; --probe asks a few of its prompts first, which is the beginning of the run itself
+    (it needs its ticket, and nothing is paid twice). p95 is what 95 of 100 such runs stay below. A whole run file:
 
     \b
       model = "moonshotai/kimi-k2.5"
@@ -100,12 +96,15 @@ def plan(
     \b
     examples:
       tokenproof plan run.toml
+      tokenproof plan run.toml --probe 60
       tokenproof plan run.toml --from runs/small --json | jq .usd
     """
     from runners.runfile import load_run
 
     with clean_ends():
-        loaded = load_run(run, base_url=base_url or settings().base_url, scoreboard=scoreboard)
+        loaded = load_run(run, base_url=base_url or settings().base_url, scoreboard=scoreboard, ticket=ticket)
+        if probe is not None:
+            _probe(loaded, probe, ungated, allow_host or [])
         told = _planned(loaded, earlier or [], allow_host or [])
         if as_json:
             print(json.dumps(_object(told), default=str))
@@ -114,12 +113,24 @@ def plan(
         raise typer.Exit(1 if told.against else 0)
 
 
+def _probe(run: "RunFile", n: int, ungated: str | None, allow_host: list[str]) -> None:
+    """Ask the first prompts of each data set; what came is in the run's ledger."""
+    from runners.live_view import said
+
+    each = -(-n // len(run.data_sets))
+    stop = run_it(launched(run, ungated, None, 0), allow_host, probe=each)
+    if not stop.good:
+        complain(f"the probe stopped: {said(stop)}")
+
+
 def _planned(run: "RunFile", earlier: list[str], allow_host: list[str]) -> "Plan":
     from runners.data_sets import survey
     from runners.plan import make_plan
 
     with report.Progress(sys.stderr.isatty()) as tick:
         surveyed = survey(run, encode_prompt_text, tick)
+    import asyncio  # late: no other command should pay for it
+
     endpoints = asyncio.run(_endpoints(run, allow_host))
     place = next(folder for folder in (run.out, *run.out.absolute().parents) if folder.is_dir())
     own = [run.out] if ledger_path(run.out).is_file() else []

@@ -26,6 +26,18 @@ UnverifiedOption = Annotated[
         help="Also take answers whose prompt nobody verified; each such row says so.",
     ),
 ]
+RunFileArgument = Annotated[str, typer.Argument(metavar="RUN.TOML", help="The run file.")]
+ScoreboardOption = Annotated[
+    str | None,
+    typer.Option("--from-scoreboard", metavar="FILE", help="The provider block that `tokenproof providers` wrote."),
+]
+BaseUrlOption = Annotated[
+    str | None, typer.Option("--base-url", metavar="URL", help="Where to call (TOKENPROOF_BASE_URL).")
+]
+AllowOption = Annotated[
+    list[str] | None,
+    typer.Option("--allow-host", metavar="HOST", help="The key may be sent to this host too."),
+]
 LayoutOption = Annotated[str, typer.Option("--layout", metavar="NAME", help="samples, or specforge.")]
 OutOption = Annotated[
     str | None, typer.Option("--out", metavar="FILE", help="Where to write; NAME.jsonl in the output folder.")

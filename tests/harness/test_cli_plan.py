@@ -7,9 +7,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from harness import cli
-from tests.emulator_kit import emulator
 from tests.runners.run_kit import ONE, PROVIDER, data_file, run_of, run_text
-from tests.runners.sample_kit import answered
+from tests.runners.sample_kit import answered, emulator
 from tests.served import Served
 
 
@@ -94,3 +93,23 @@ def test_an_earlier_run_that_is_none(tmp_path: Path) -> None:
         result = run(written(tmp_path, url), "--from", tmp_path)
 
     assert (result.exit_code, "no ledger" in result.stderr) == (2, True)
+
+
+def test_a_probe_is_the_beginning_of_the_run(tmp_path: Path) -> None:
+    """N prompts over the data sets are asked and kept, never without a ticket or a reason; then the plan knows more."""
+    app = emulator()
+    data_file(tmp_path, *({"prompt": f"other {k}"} for k in range(30)), name="b.jsonl")
+    with Served(app) as url:
+        run_of(tmp_path, *({"prompt": f"number {k}"} for k in range(30)))
+        path = tmp_path / "run.toml"
+        path.write_text(run_text(PROVIDER, ONE, '[[data]]\npath = "b.jsonl"\n', base_url=f'"{url}"'))
+        refused = run(path, "--probe", "5")
+        assert app.requests == []
+        result, again = (run(path, "--probe", "5", "--ungated", "a test", "--json") for _ in range(2))
+
+    assert (refused.exit_code, "no ticket" in refused.stderr) == (2, True)
+    told = json.loads(result.stdout)
+    assert (result.exit_code, [one["n_measured"] for one in told["sets"]]) == (0, [3, 3])
+    assert json.loads(again.stdout)["tokens"] == told["tokens"]
+    asked = sorted(request["messages"][-1]["content"] for request in app.requests)
+    assert asked == [f"{word} {k}" for word in ("number", "other") for k in range(3)]
