@@ -15,6 +15,7 @@ $(STAMP): pyproject.toml tests/constraints.txt
 demo: setup
 	$(VENV)/bin/tokenproof check cassettes golden/vllm-0.32.0 golden/sglang-0.5.23 --blind || test $$? -eq 1
 	$(VENV)/bin/tokenproof show golden/vllm-0.32.0/d07_tool1_spaced.tools.json --rows
+	$(PY) -m tests.report_demo
 
 check: setup
 	$(PY) -m ruff format --check .

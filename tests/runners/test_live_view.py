@@ -90,10 +90,10 @@ def test_the_log_has_few_lines() -> None:
     view = LogView(PLANNED, lines.append)
     for k in range(100):
         view(moment(k / 4, a=k))
-    view(moment(25.1, a=100, stop=Stop("done", "all answered")))
+    view(moment(25.1, a=100, stop=Stop("done", "")))
 
     assert [text.partition(" ")[0] for text in lines] == ["0", "40", "80", "100"]
-    assert lines[-1].endswith("stop: done: all answered")
+    assert lines[-1].endswith("stop: done")
 
 
 def test_the_terminal_shows_every_part() -> None:
