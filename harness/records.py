@@ -115,6 +115,7 @@ class Extra(msgspec.Struct, gc=False):
 class Answer(msgspec.Struct, gc=False):
     """A body or a stream event; the last five fields are only looked at where there are no choices."""
 
+    id: Any = None
     choices: list[Choice] | None = None
     usage: Usage | None = None
     provider: str | None = None

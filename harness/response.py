@@ -121,6 +121,7 @@ class _Stream:
         """Take one event."""
         head, choice = self._head, _choice(answer)
         self._first = self._first or answer
+        head.id = head.id or answer.id
         head.provider = head.provider or answer.provider
         head.model = head.model or answer.model
         head.created = head.created or answer.created
@@ -161,6 +162,7 @@ def _turn(texts: Texts, answer: records.Answer, choice: records.Choice, reports:
         interludes=texts.interludes,
         reported=reports.total(),
         sealed=texts.sealed,
+        id=answer.id if isinstance(answer.id, str) and answer.id else None,
     )
 
 

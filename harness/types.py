@@ -101,6 +101,7 @@ class Turn:
             where none came.
         reported: Single-token reports, None where the host sent none.
         sealed: True where reasoning came encrypted or summarised, so that its text is not what was sampled.
+        id: What the host calls this generation, None where not said.
     """
 
     reasoning: str
@@ -117,6 +118,7 @@ class Turn:
     interludes: tuple[str, ...] = ()
     reported: Reported | None = None
     sealed: bool = False
+    id: str | None = None
 
     @property
     def shows_section(self) -> bool:

@@ -16,7 +16,7 @@ from runners.judging import Answer, Judges, is_good
 from runners.ledger import Ledger
 from runners.verdicts import unpack
 
-BATCH = 32
+BATCH = 64  # of answers: a message to a process costs as much as judging one
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,23 +130,23 @@ class Attempts:
     async def _answered(self, sent: Sent, body: bytes, turn: Turn, took_s: float) -> None:
         """Into the ledger, and then to the judges."""
         desk, prompt = self._desk, sent.task.prompt
-        generation, cost = self._told(body)
-        n_tokens = (turn.usage and turn.usage.completion_tokens) or 0
+        usage, generation = turn.usage, turn.id
+        cost = self._believed(usage.cost if usage else None)
+        n_tokens = (usage and usage.completion_tokens) or 0
         provider = turn.provider or ""
         if cost is not None:
             desk.settle(prompt.dataset, sent.reserved, cost)
         desk.pace.answered(self._outside.clock(), took_s, desk.in_flight)
-        writes = [
+        at = self._outside.now()
+        await self._commits.put(
             w.answered(
-                *(sent.number, sent.task.job, body, self._outside.now()),
+                *(sent.number, sent.task.job, body, at),
                 provider=provider,
                 generation=generation,
                 n_tokens=n_tokens,
+                cost=cost,
             )
-        ]
-        if cost is not None:
-            writes.append(w.settled(sent.number, cost, "usage"))
-        await self._commits.put(*writes)
+        )
         desk.ended(prompt.dataset, ANSWERED, n_tokens)
         answer = Answer(f"{prompt.dataset}/{prompt.id}", sent.request, body)
         self._assess.add(Came(sent.task.job, prompt.dataset, provider, n_tokens, answer))
@@ -156,7 +156,8 @@ class Attempts:
     async def _failed(self, sent: Sent, failure: Failure, body: bytes = b"") -> Failure:
         """Into the ledger, with the words of the host and what is booked."""
         desk, dataset = self._desk, sent.task.prompt.dataset
-        generation, cost = self._told(body)
+        generation, usd = receipt(body)
+        cost = self._believed(usd)
         paid, by = {
             Charge.NOTHING: (0, "none"),
             Charge.WHOLE: (sent.reserved, "reservation"),
@@ -184,13 +185,12 @@ class Attempts:
             self.settle_later(sent.number, dataset, sent.reserved, generation)
         return failure
 
-    def _told(self, body: bytes) -> tuple[str | None, int | None]:
-        """(generation, cost): a cost of nothing at a host that has prices is not believed, but asked for."""
-        generation, usd = receipt(body)
+    def _believed(self, usd: float | None) -> int | None:
+        """A cost as told; one of nothing at a host that has prices is not believed, but asked for."""
         price = self._desk.orders.price
-        if usd is None or (usd == 0 and price.prompt + price.completion > 0):
-            return generation, None
-        return generation, nano_of(usd)
+        if usd is None or not 0 <= usd < float("inf") or (usd == 0 and price.prompt + price.completion > 0):
+            return None
+        return nano_of(usd)
 
     # --- costs that are not told -----------------------------------------------------------------------------------
 

@@ -104,12 +104,15 @@ def is_good(verdict: Verdict) -> bool:
 class Judges:
     """Processes that judge; 0 of them: a thread of this one. Close them.
 
+    Attributes:
+        n_batches: That should be under way at once, so that no process waits for the next one.
+
     Raises (from `judge`):
         SetupError: The recipe is wrong, or a process died.
     """
 
     def __init__(self, recipe: Recipe, n_processes: int) -> None:
-        self.n_batches = max(1, n_processes)
+        self.n_batches = 2 * n_processes + 1
         self._pool: Executor
         if n_processes:
             spawn = multiprocessing.get_context("spawn")  # a fork of a process with threads and a loop may hang

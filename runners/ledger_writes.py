@@ -58,12 +58,13 @@ def answered(
     provider: str | None,
     generation: str | None,
     n_tokens: int | None = None,
+    cost: int | None = None,
 ) -> Iterator[Statement]:
-    """A whole answer came; what it cost is written by `settled`, in the same transaction where it is known."""
+    """A whole answer came; None as its cost: `settled` writes it, once it is known."""
     yield (
-        "UPDATE attempt SET state = 'answered', ended_at = ?, status = 200, provider = ?, generation = ? "
-        "WHERE attempt = ?",
-        (at, provider, generation, attempt),
+        "UPDATE attempt SET state = 'answered', ended_at = ?, status = 200, provider = ?, generation = ?, "
+        "settled_nano = ?, settled_by = ? WHERE attempt = ?",
+        (at, provider, generation, cost, None if cost is None else "usage", attempt),
     )
     packed, digest = zlib.compress(body, LEVEL), sha256(body).digest()
     yield "INSERT INTO answer VALUES (?, ?, ?, ?, ?)", (job, attempt, packed, digest, n_tokens)

@@ -41,6 +41,7 @@ def test_a_body_gives_every_field() -> None:
         provider="ProviderX",
         model="moonshotai/kimi-k2.5",
         created=1795991987,
+        id="gen-1",
     )
 
     assert parse(answer) == expected

@@ -20,8 +20,9 @@ def answered(ledger: Ledger, n: int, body: bytes = b"{}", dataset: str = "a", co
     ds, block = ledger.named("dataset", dataset), ledger.named("block", BLOCK)
     number = n + 1 + 1000 * (ds - 1)
     ledger.commit([w.job(number, ds, prompt(n, dataset)), w.reserved(number, number, block, 100, 1.0)])
-    money = [] if cost is None else [w.settled(number, cost, "usage")]
-    ledger.commit([w.answered(number, number, body, 2.0, provider="Chutes", generation=f"gen-{n}", n_tokens=5), *money])
+    ledger.commit(
+        [w.answered(number, number, body, 2.0, provider="Chutes", generation=f"gen-{n}", n_tokens=5, cost=cost)]
+    )
 
 
 def made(folder: Path) -> Ledger:
