@@ -4,7 +4,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test check truth real bench prompts witnesses emulator-parity soak drift-planted false-green mutants
+.PHONY: setup demo test check truth real bench prompts witnesses emulator-parity soak drift-planted false-green mutants \
+	cap
 setup: $(STAMP)
 $(STAMP): pyproject.toml tests/constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -43,6 +44,10 @@ witnesses: setup
 
 emulator-parity: setup
 	$(PY) -m tests.report_emulator
+
+# Bulk generation over loopback sockets; each ends in one JSON line.
+cap: setup
+	$(PY) -m tests.report_cap
 
 TRIALS ?= 100000
 soak: setup
