@@ -32,6 +32,7 @@ from harness.cli_gate import gate
 from harness.cli_generate import generate
 from harness.cli_golden import golden
 from harness.cli_plan import plan
+from harness.cli_providers import providers
 from harness.cli_record import record
 from harness.cli_samples import export, rejudge
 from harness.cli_shards import shards
@@ -184,6 +185,7 @@ app.command()(extract)
 app.command()(record)
 app.command()(gate)
 app.command()(generate)
+app.command()(providers)
 app.command()(plan)
 app.command()(rejudge)
 app.command()(export)

@@ -1,14 +1,18 @@
-"""What recordings say of providers, for a terminal: drift lines.
+"""What recordings say of providers, for a terminal and for machines: drift, and the scoreboard.
 
 Knows nothing of how it was found out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from datetime import datetime, timedelta
 from typing import Any
 
 from harness.drift import Comparison
+from harness.habits import Habits
 from harness.report import plain_table, printable
+from harness.scoreboard import Score, habits_of
+from harness.ticket import utc_text
 
 SHOWN = 3
 
@@ -43,3 +47,48 @@ def drift_object(found: Comparison) -> dict[str, Any]:
 def _some(keys: tuple[str, ...]) -> str:
     more = f" and {len(keys) - SHOWN} more" if len(keys) > SHOWN else ""
     return ", ".join(keys[:SHOWN]) + more
+
+
+VERDICTS = ("exact", "verified", "unverified", "rejected")
+SCORE_HEADS = ("provider", "endpoint", "model", "answers", *VERDICTS, "evidence", "age", "rejected by", "habits")
+SHOWN_HABITS = ("terminator_billed", "think_billed", "offset", "call_id", "arguments", "argument_keys", "spaces")
+"""What decides most; --json tells all."""
+
+
+def score_lines(scores: Sequence[Score], habits: Habits, now: datetime) -> Iterator[str]:
+    """A table, a row an endpoint and model."""
+    rows = []
+    for s in scores:
+        known = habits_of(s, habits)
+        shown = "; ".join(f"{trait} {known[trait]}" for trait in SHOWN_HABITS if trait in known)
+        by = ", ".join(f"{code} {n}" for code, n in s.findings.most_common(SHOWN)) or "-"
+        numbers = [str(s.answers), *(str(s.verdicts[name]) for name in VERDICTS), f"{s.good} of {s.speaking}"]
+        cells = [s.provider, s.tag or "?", s.model, *numbers, _age(s.newest, now), by, shown or "none known"]
+        rows.append([printable(cell) for cell in cells])
+    yield from plain_table(SCORE_HEADS, rows)
+
+
+def _age(newest: datetime | None, now: datetime) -> str:
+    if newest is None:
+        return "?"
+    days = (now - newest) / timedelta(days=1)
+    return f"{days:.1f} d" if days < 10 else f"{days:.0f} d"
+
+
+def score_object(score: Score, habits: Habits) -> dict[str, Any]:
+    """One row for machines."""
+    return {
+        "provider": score.provider,
+        "tag": score.tag or None,
+        "model": score.model,
+        "quantization": score.quantization or None,
+        "answers": score.answers,
+        "verdicts": {name: score.verdicts[name] for name in VERDICTS},
+        "rejected_by": dict(score.findings.most_common()),
+        "kinds": dict(sorted(score.kinds.items())),
+        "evidence": score.speaking,
+        "good": score.good,
+        "oldest": utc_text(min(score.at)) if score.at else None,
+        "newest": utc_text(max(score.at)) if score.at else None,
+        "habits": habits_of(score, habits),
+    }

@@ -14,6 +14,7 @@ from harness.evidence import Filed, means, speaks
 from harness.formats import find_format, formats
 from harness.recording import complaints
 from harness.response import parse
+from harness.scoreboard import is_good
 from harness.ticket import TicketCassette, TicketProvider, utc_text
 from harness.transport import Target
 from harness.types import Exchange, Verdict
@@ -155,7 +156,7 @@ def _ages(pin: str, own: Sequence[Filed], wanted: Wanted) -> Iterator[str]:
 
 def _unverified(pin: str, own: Sequence[Filed], wanted: Wanted, judge: Judge) -> Iterator[str]:
     verdicts = [judge(exchange) for tape in own for exchange in tape.exchanges]
-    n_good = sum(v.accepted and v.prompt != "contradicted" for v in verdicts)
+    n_good = sum(map(is_good, verdicts))
     if not n_good or n_good < wanted.min_verified * len(verdicts):
         of = f"{n_good} of {len(verdicts)} recorded answers are exact or verified"
         yield f"{pin}: unverified: {of}, expected {wanted.min_verified:.0%} at least"
