@@ -52,6 +52,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         *("settings", "encoder", "cassette", "cassette_files", "emulator", "inputs", "store", "report"),
         *("checkout", "evidence_report"),  # git; what recordings say of providers, for a terminal
         *("sockets", "tape", "scenarios", "spending", "record", "session_tapes"),  # records and plays exchanges
+        "scoreboard",
         *("evidence", "proof", "outcomes", "required_tests", "fresh", "gate"),  # what a ticket needs, who finds it out
         "hashes",  # what a ticket and a sample say of the code and tables that made them
         *(
