@@ -73,6 +73,8 @@ def reasoning_tokens(scene: Scene) -> Testimony:
     if told is None or way in (None, "estimate") or not scene.thinking:
         return Testimony(name, "silent", "not told, or not counted by id at this provider")
     n = _n_reasoning(scene, through_close=way == "ids+1")
+    if way == "ids+1" and told == 0 and not scene.turn.reasoning:
+        return Testimony(name, "silent", "told 0 of no reasoning: whether `</think>` alone would count is not known")
     if way == "undercount" and told < n and not scene.turn.reasoning.isascii():
         return Testimony(name, "silent", f"told {told} of {n}: split characters are counted once here")
     return Testimony(name, "supports" if told == n else "contradicts", f"{n} ids of reasoning, told {told}")

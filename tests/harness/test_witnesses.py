@@ -108,6 +108,8 @@ def test_bill(
 
 SKIPPED = (REASONING, BEGIN, CONTENT, END)
 BARE = (REASONING, END)
+EMPTY = (CLOSE, CONTENT, END)
+UNTOLD = "told 0 of no reasoning: whether `</think>` alone would count is not known"
 
 REASONINGS = [
     # segments, way, told, says, reason
@@ -122,6 +124,10 @@ REASONINGS = [
     row(BARE, "ids+1", 4, "supports", "4 ids of reasoning, told 4", id="all-is-reasoning-and-the-terminator"),
     row(BARE[:-1], "ids+1", 3, "supports", "3 ids of reasoning, told 3", id="all-is-reasoning-and-cut"),
     row((), "ids", 0, "supports", "0 ids of reasoning, told 0", id="no-ids"),
+    row(EMPTY, "ids", 0, "supports", "0 ids of reasoning, told 0", id="empty-and-none-told"),
+    row(EMPTY, "ids+1", 0, "silent", UNTOLD, id="empty-and-its-end-perhaps-not-counted"),
+    row(EMPTY, "ids+1", 1, "supports", "1 ids of reasoning, told 1", id="empty-and-its-end-counted"),
+    row(EMPTY, "ids+1", 2, "contradicts", "1 ids of reasoning, told 2", id="empty-and-more-counted"),
     row(WHOLE, "undercount", 3, "supports", "3 ids of reasoning, told 3", id="undercount-exact"),
     row(WHOLE, "undercount", 2, "contradicts", "3 ids of reasoning, told 2", id="nothing-to-undercount-in-ascii"),
     row(WHOLE, "undercount", 4, "contradicts", "3 ids of reasoning, told 4", id="undercount-is-never-more"),
@@ -137,7 +143,8 @@ def test_reasoning_tokens(
 ) -> None:
     """The ids of the reasoning as this host counts them; an estimate says nothing."""
     traits = {"reasoning_tokens": way} if way else {}
-    testimony = reasoning_tokens(scene(*segments, traits=traits, reasoning_billed=told))
+    text = "".join(s.text for s in segments if s.channel == "reasoning")
+    testimony = reasoning_tokens(scene(*segments, traits=traits, reasoning_billed=told, reasoning=text))
 
     assert (testimony.witness, testimony.says, testimony.reason) == ("reasoning_tokens", says, reason)
 
