@@ -19,7 +19,8 @@ from harness.cli_base import clean_ends, complain
 from harness.errors import HarnessError, SetupError
 
 if TYPE_CHECKING:
-    from runners.extract import OverLong, Summary, Survey
+    from runners.extract import OverLong, Summary
+    from runners.extract_plan import Survey
     from runners.manifests import Manifest
     from runners.states import Backend, LastNorm
 

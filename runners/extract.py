@@ -205,24 +205,6 @@ def fitted(sample: Sample, limits: Limits) -> Sample | None:
     return replace(sample, ids=sample.ids[:longest], loss_mask=sample.loss_mask[:longest])
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """What is to be done, counted before anything runs."""
-
-    samples: int
-    tokens: int
-    longest: int
-
-
-def survey(samples: Iterable[Sample], limits: Limits, done: Done) -> Survey:
-    """Read everything once: whatever is wrong with a sample is told before the first forward."""
-    lengths = [0, 0, 0]
-    for sample in wanted(samples, limits, done, Summary()):
-        n_ids = len(sample.ids)
-        lengths = [lengths[0] + 1, lengths[1] + n_ids, max(lengths[2], n_ids)]
-    return Survey(*lengths)
-
-
 def windows(samples: Iterable[Sample], limits: Limits) -> Iterator[list[Sample]]:
     """Samples that make a shard, in order: as many as have room, at least one."""
     group: list[Sample] = []

@@ -4,19 +4,23 @@ The order of it all; the parts are in `extract`, `shards` and the back ends.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from harness.errors import SetupError
-from runners.extract import Examine, Limits, OverLong, Summary, Survey, extract, keep_all, locked, standing, survey
-from runners.manifests import Manifest, run_block
-from runners.model_folder import file_sha256
+from runners.examining import Examiner
+from runners.extract import Done, Limits, OverLong, Summary, extract, locked, standing
+from runners.extract_plan import ExtractPlan, Survey, demand_room, free_bytes, state_bytes, survey
+from runners.manifests import Manifest, read_manifest, run_block
+from runners.model_folder import file_sha256, read_model_folder
 from runners.sample_rows import read_samples
-from runners.shards import About, ShardSink, sample_bytes
-from runners.states import Backend, Facts
-from runners.tensor_bytes import ITEM_BYTES
-from runners.tensors import NAMES, dtype
+from runners.shards import About, ShardSink, manifests, sample_bytes
+from runners.states import Backend, Facts, choose_layers
+
+WITHOUT_HEAD = Examiner()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +47,45 @@ def limits_of(job: Job, facts: Facts) -> Limits:
     Raises:
         SetupError: --max-length is more than the model's positions.
     """
-    if job.max_length and facts.max_length and job.max_length > facts.max_length:
-        raise SetupError(f"--max-length {job.max_length}: {facts.model} is made for {facts.max_length} positions")
-    item_bytes = ITEM_BYTES[NAMES[dtype(facts.dtype)]]
-    per_token = sample_bytes(1, len(facts.aux_layers) + 1, facts.hidden_size, item_bytes)
-    return Limits(job.max_length or facts.max_length, job.over_long, job.shard_bytes, per_token)
+    size = state_bytes(len(facts.aux_layers), facts.hidden_size, facts.dtype)
+    return _limits(job, facts.model, facts.max_length, size)
 
 
-def about_of(job: Job, facts: Facts, limits: Limits) -> About:
+def _limits(job: Job, model: str, max_length: int | None, size: int) -> Limits:
+    if job.max_length and max_length and job.max_length > max_length:
+        raise SetupError(f"--max-length {job.max_length}: {model} is made for {max_length} positions")
+    return Limits(job.max_length or max_length, job.over_long, job.shard_bytes, sample_bytes(1, size))
+
+
+def plan_job(job: Job, folder: Path, layers: str, dtype: str, tokens_per_s: float | None) -> ExtractPlan:
+    """What the job will take, from the model's configuration alone; shards that stand there are believed unread.
+
+    Raises:
+        SetupError: No such model, layers or samples.
+    """
+    about = read_model_folder(folder)
+    n_aux = len(choose_layers(layers, about.number("num_hidden_layers")))
+    size = state_bytes(n_aux, about.number("hidden_size"), dtype)
+    limits = _limits(job, about.name, about.max_length, size)
+    told = survey(read_samples(job.samples, about.number("vocab_size")), limits, listed(job.out))
+    return ExtractPlan(told, size, job.layout, tokens_per_s, free_bytes(job.out))
+
+
+def listed(folder: Path) -> Done:
+    """What the manifests of a folder say is done, nothing else being read; a manifest that is none says nothing."""
+    done: Done = {}
+    for path in manifests(folder) if folder.is_dir() else ():
+        with suppress(SetupError):
+            manifest = read_manifest(path)
+            for line in chain(manifest.samples, manifest.set_aside):
+                done[line["id"]] = (line["ids_sha256"], line["mask_sha256"])
+    return done
+
+
+def about_of(job: Job, facts: Facts, limits: Limits, examiner: Examiner) -> About:
     """What every shard of the job says."""
     run = run_block(facts, layout=job.layout, max_length=limits.max_length, over_long=job.over_long)
+    run["agreement"] = examiner.told()
     return About(run, {"name": job.samples.name, "sha256": file_sha256(job.samples)})
 
 
@@ -60,7 +93,7 @@ def run_job(
     job: Job,
     backend: Backend,
     *,
-    examine: Examine = keep_all,
+    examiner: Examiner = WITHOUT_HEAD,
     complain: Callable[[str], None] = lambda _: None,
     start: Callable[[Survey], Callable[[Manifest], Any]] = lambda _: lambda _: None,
 ) -> Summary:
@@ -73,9 +106,12 @@ def run_job(
     limits = limits_of(job, facts)
 
     with locked(job.out):
-        about = about_of(job, facts, limits)
+        about = about_of(job, facts, limits, examiner)
         done, _, number = standing(job.out, about.run, complain)
-        tick = start(survey(read_samples(job.samples, facts.vocab_size), limits, done))
+        told = survey(read_samples(job.samples, facts.vocab_size), limits, done)
+        size = state_bytes(len(facts.aux_layers), facts.hidden_size, facts.dtype)
+        demand_room(ExtractPlan(told, size, job.layout, free_bytes=free_bytes(job.out)), job.out)
+        tick = start(told)
         samples = read_samples(job.samples, facts.vocab_size)
         sink = ShardSink(job.out, number, about)
-        return extract(samples, backend, sink, limits, done, examine=examine, tick=tick)
+        return extract(samples, backend, sink, limits, done, examine=examiner, tick=tick)

@@ -84,8 +84,19 @@ class Found:
         """A byte an id, shape [T]."""
         return self._bytes("loss_mask")
 
+    def column(self, name: str) -> Column:
+        """Its rows of the tensor of this name.
+
+        Raises:
+            SetupError: The shard has no such tensor: another layout keeps the states in files of its own.
+        """
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise SetupError(f"{self.path}: no tensor {name}; sample {self.line['id']!r:.80} is kept in {self.side_file}")
+
     def _bytes(self, name: str) -> bytes:
-        return next(b"".join(c.pieces) for c in self.columns if c.name == name)
+        return b"".join(self.column(name).pieces)
 
     def save(self, path: Path) -> None:
         """The sample's tensors as a safetensors file of its own."""
@@ -103,13 +114,18 @@ def find_sample(folder: Path, name: str) -> Found:
         manifest = read_manifest(path)
         for number, line in enumerate(manifest.samples):
             if line["id"] == name:
-                return _found(path, manifest, number)
+                return sample_at(path, manifest, number)
     raise SetupError(
         f"{folder}: no sample has the id {name!r:.80}; `tokenproof shards ls {folder} --samples` lists them"
     )
 
 
-def _found(path: Path, manifest: Manifest, number: int) -> Found:
+def sample_at(path: Path, manifest: Manifest, number: int) -> Found:
+    """The sample that stands at this place of a shard.
+
+    Raises:
+        SetupError: It cannot be read, or its ids are not those of its hash.
+    """
     line = dict(manifest.samples[number])
     ends = list(accumulate((sample["n_tokens"] for sample in manifest.samples), initial=0))
     start, end = list(pairwise(ends))[number]

@@ -38,9 +38,9 @@ def shard_name(number: int) -> str:
     return f"shard-{number:06d}"
 
 
-def sample_bytes(n_tokens: int, n_layers: int, hidden_size: int, item_bytes: int) -> int:
-    """Bytes of a sample in a shard: its states, ids, mask and offset."""
-    return n_tokens * (n_layers * hidden_size * item_bytes + 9) + 8
+def sample_bytes(n_tokens: int, state_bytes: int) -> int:
+    """Bytes of a sample in a shard: its states of so many bytes a token, ids, mask and offset."""
+    return n_tokens * (state_bytes + 9) + 8
 
 
 def columns(kept: Sequence[Kept], *, with_states: bool = True) -> list[Column]:

@@ -69,6 +69,11 @@ def padded(batch: "Sequence[array[int]]", device: object) -> tuple[Tensor, Tenso
     return ids.to(place(device)), None if full else mask.to(place(device))
 
 
+def vector(values: "array[int] | bytes") -> Tensor:
+    """A copy of int64s, or of bytes as uint8, shape [T]."""
+    return torch.frombuffer(bytearray(values), dtype=torch.uint8 if isinstance(values, bytes) else torch.int64)
+
+
 def stacked(layers: Sequence[Tensor]) -> Tensor:
     """Layers of (B, S, H) side by side: (B, S, A, H), on the device of the first."""
     return torch.stack([layer.to(layers[0].device) for layer in layers], dim=2)
@@ -97,3 +102,9 @@ def matrix(rows: Sequence[Sequence[float]], name: str) -> Tensor:
 def raw(tensor: Tensor) -> memoryview:
     """The bytes of a CPU tensor in row-major order, without a copy where it lies so already."""
     return tensor.contiguous().reshape(-1).view(torch.uint8).numpy().data
+
+
+def from_raw(data: bytes, name: str, shape: Sequence[int]) -> Tensor:
+    """A copy of what `raw` gave: its bytes, its dtype as safetensors names it, its shape."""
+    kind = next(key for key, value in NAMES.items() if value == name)
+    return torch.frombuffer(bytearray(data), dtype=kind).reshape(tuple(shape))

@@ -109,6 +109,7 @@ RUNNER_OWNERS = {
     "httpx": {"engine_http"},
     "pyarrow": {"tables"},
     "rich": {"live_view"},
+    "safetensors": {"tensor_files"},
     "torch": {"tensors"},
     "transformers": {"backend_transformers"},
 }

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from harness.errors import SetupError
-from runners.extract import Limits, Summary, extract, fitted, locked, standing, survey, windows
+from runners.extract import Limits, Summary, extract, fitted, locked, standing, windows
+from runners.extract_plan import survey
 from runners.manifests import Manifest, run_block
 from runners.shards import About, Kept, ShardSink, problems, sample_line, write_shard
 from runners.states import Sample

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from harness.errors import SetupError
-from runners.extract import Survey
 from runners.extract_job import Job, limits_of, run_job
+from runners.extract_plan import Survey
 from runners.manifests import read_manifest
 from runners.model_folder import file_sha256
 from tests.runners.states_kit import FACTS, Arithmetic, drawn, facts, samples_file
@@ -26,7 +26,8 @@ def test_from_file_to_folder_and_again(tmp_path: Path) -> None:
     summary = run_job(job, Arithmetic(), start=start)
     again = run_job(job, Arithmetic(), start=start)
 
-    assert begun == [Survey(30, summary.tokens, max(len(one.ids) for one in samples)), Survey(0, 0, 0)]
+    told = [(one.samples, one.tokens, one.shards, one.done) for one in begun]
+    assert told == [(30, summary.tokens, summary.shards, 0), (0, 0, 0, 30)]
     assert (sum(ticks), len(ticks)) == (30, summary.shards)
     assert (again.samples, again.done_before) == (0, 30)
     manifest = read_manifest(tmp_path / "out/shard-000000.json")

@@ -64,11 +64,11 @@ def test_bf16_is_written_as_it_is(tmp_path: Path) -> None:
 
 def test_sizes_are_known_before_anything_is_written(tmp_path: Path) -> None:
     """56 KiB a token for the four layers of K2.5 in bf16, 9 more for id and mask; and a shard has that many bytes."""
-    assert sample_bytes(1, 4, 7168, 2) - 17 == 56 * 1024
+    assert sample_bytes(1, 56 * 1024) == 56 * 1024 + 17
     rows = kept(9)
     manifest = write_shard(tmp_path, 0, rows, ABOUT)
 
-    expected = sum(sample_bytes(len(one.sample.ids), 4, 4, 4) for one in rows)
+    expected = sum(sample_bytes(len(one.sample.ids), 4 * 4 * 4) for one in rows)
     assert 0 < manifest.written.n_bytes - expected < 600
 
 

@@ -1,0 +1,83 @@
+"""Spot checks: stored states against the sample computed alone, from the bytes on the disk."""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.errors import SetupError
+from runners.backend_transformers import Loading, TransformersBackend
+from runners.extract_job import Job, run_job
+from runners.spot_check import spot_check
+from runners.states import States
+from tests.runners.states_kit import Arithmetic, drawn, facts, samples_file, tiny
+
+
+def stored(folder: Path, n: int = 20) -> Path:
+    """Shards of samples by chance, computed by arithmetic."""
+    job = Job(samples_file(folder / "s.parquet", drawn(n)), folder / "out", shard_bytes=9000)
+    run_job(job, Arithmetic())
+    return job.out
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_what_a_batch_stored_is_what_each_sample_gives_alone(dtype: str, tmp_path: Path) -> None:
+    """A real model, padded batches, the bytes of the shards, batch size 1: all hold."""
+    backend = TransformersBackend(tiny("llama"), Loading(dtype=dtype))
+    job = Job(samples_file(tmp_path / "s.parquet", drawn(12)), tmp_path / "out")
+    run_job(job, backend)
+
+    spots = list(spot_check(job.out, backend, 5))
+
+    assert [one.holds for one in spots] == [True] * 5
+    assert len({one.id for one in spots}) == 5
+
+
+def test_every_sample_is_taken_where_fewer_are_there(tmp_path: Path) -> None:
+    """In the order of the folder, exact where states are."""
+    backend = Arithmetic()
+
+    spots = list(spot_check(stored(tmp_path), backend, 100))
+
+    assert [one.id for one in spots] == [f"s{k}" for k in range(20)]
+    assert {one.worst for one in spots} == {0.0}
+    assert backend.asked == [1] * 20
+
+
+def test_states_of_the_neighbour_do_not_hold(tmp_path: Path) -> None:
+    """A run that mixed up two samples of one length is found, though every checksum fits."""
+
+    def swapped(found: list[States]) -> list[States]:
+        lengths = [len(states.last) for states in found]
+        a, b = next((a, b) for b in range(len(found)) for a in range(b) if lengths[a] == lengths[b])
+        found[a], found[b] = found[b], found[a]
+        return found
+
+    job = Job(samples_file(tmp_path / "s.parquet", drawn(40)), tmp_path / "out")
+    run_job(job, Arithmetic(wrong=swapped))
+
+    failed = [one for one in spot_check(job.out, Arithmetic(), 40) if not one.holds]
+
+    assert len(failed) == 2
+    assert all(one.worst > 0.01 for one in failed)
+
+
+def test_another_model_is_not_compared(tmp_path: Path) -> None:
+    """The weights' hash of the manifest must be that of the back end; nothing is computed."""
+    folder, other = stored(tmp_path), Arithmetic(facts=facts(weights_sha256="v" * 64))
+    with pytest.raises(SetupError, match=r"shard-00000.\.json: weights_sha256 is 'www"):
+        list(spot_check(folder, other, 1))
+    assert other.asked == []
+
+
+def test_a_back_end_that_forgets_rows_is_refused(tmp_path: Path) -> None:
+    """Too few rows at batch size 1 are an error and not a small difference."""
+
+    class Short(Arithmetic):
+        def states(self, batch: "Sequence[array[int]]") -> list[States]:
+            return [replace(one, aux=one.aux[1:], last=one.last[1:]) for one in super().states(batch)]
+
+    with pytest.raises(SetupError, match="stored as"):
+        list(spot_check(stored(tmp_path), Short(), 1))
