@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
 .PHONY: setup demo test check truth real bench prompts witnesses emulator-parity soak drift-planted false-green mutants \
-	cap
+	cap cassette-round
 setup: $(STAMP)
 $(STAMP): pyproject.toml tests/constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -52,6 +52,9 @@ cap: setup
 TRIALS ?= 100000
 soak: setup
 	$(PY) -m tests.report_soak --trials $(TRIALS)
+
+cassette-round: setup
+	$(PY) -m tests.report_cassettes
 
 drift-planted: setup
 	$(PY) -m tests.report_drift

@@ -63,7 +63,7 @@ def test_a_cassette_says_where_it_came_from(tmp_path: Path) -> None:
         (row,) = run(url, tmp_path, ["plain-short-stream"])
         before = app.reply("POST", "/api/v1/chat/completions", {}, data=json.dumps(app.requests[0]).encode())
 
-    assert (row.name, row.status, row.reason) == ("chutes/plain-short-stream", "recorded", "$0.000078")
+    assert (row.name, row.status, row.reason) == ("chutes/plain-short-stream", "recorded", "$0.000082")
     made = read_recording(row.path)
     assert replace(made.provenance, pairs=()) == Provenance(
         "emulator",
