@@ -140,14 +140,14 @@ def out_folder(run: str) -> Path:
     Raises:
         SetupError: It is neither.
     """
-    from runners.runfile import load_run
+    from runners.runfile import out_of
 
     path = Path(run)
     if path.is_dir():
         return path
     if not path.is_file():
         raise SetupError(f"{run}: no such file or folder; expected a run file or the output folder of a run")
-    return load_run(path).out
+    return out_of(path)
 
 
 def ledger_path(out: Path) -> Path:

@@ -195,11 +195,7 @@ class LiveView:
             f"held for {now.held_s:.0f} s" if now.held_s > 0 else "",
         ]
         lines = [money(now, told), speed(now, told), *filter(None, words)]
-        end = (
-            [Text(printable(f"{now.stop.why}: {now.stop.text}"), "green" if now.stop.good else "red")]
-            if now.stop
-            else []
-        )
+        end = [Text(printable(said(now.stop)), "green" if now.stop.good else "red")] if now.stop else []
         texts = (Text(printable(text), overflow="ellipsis", no_wrap=True) for text in lines)
         return Group(_bars(now, told, self._planned), _providers(now), *texts, *end)
 

@@ -98,6 +98,7 @@ def load_run(
     faults = Faults(str(path), text)
     if scoreboard is not None and "provider" not in table:
         table["provider"] = scoreboard_block(scoreboard)
+        faults.files["provider"] = scoreboard
     elif scoreboard is not None:
         faults.add("it has a provider table, and --from-scoreboard gives another; leave one out", "provider")
     run = _checked(Path(path), table, faults, base_url, ticket)
@@ -106,15 +107,34 @@ def load_run(
     return run
 
 
+def out_of(path: str | Path) -> Path:
+    """The output folder that a run file names; nothing else of it is looked at.
+
+    Raises:
+        SetupError: It names none.
+    """
+    try:
+        out = tomllib.loads(_read(path)).get("out")
+    except tomllib.TOMLDecodeError as error:
+        raise SetupError(f"{path}: no TOML: {error}; {EXPECTED}") from None
+    if not isinstance(out, str) or not out.strip():
+        raise SetupError(f"{path}: 'out' is missing; expected {RUN['out'].expected}")
+    return Path(path).parent / out
+
+
 class Faults:
     """What is wrong with a file, each with its line."""
 
     def __init__(self, path: str, text: str) -> None:
         self.lines: list[str] = []
+        self.files: dict[str, str] = {}  # tables that came from another file
         self._path, self._text = path, text
 
     def add(self, said: str, key: str, table: str = "", nth: int = 0) -> None:
         """A fault of a key: `table` is its table, `nth` which of several of that name."""
+        if (file := self.files.get(table or key)) is not None:
+            self.lines.append(f"{file}: {said}")
+            return
         found = line_of(self._text, key, table, nth)
         self.lines.append(f"{self._path}:{found}: {said}" if found else f"{self._path}: {said}")
 

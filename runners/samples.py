@@ -70,6 +70,7 @@ class Taken:
     """One row of the ledger, understood.
 
     Attributes:
+        facts: Members of `verdicts.Facts`; without a verdict only what let the prompt be asked for.
         turn: The answer as it came; None where none came, or where it is an error.
         prompt_ids: What the model read, as we render it, shape [P]; None where the request cannot be rendered.
         traits: What is known of the provider, for this answer.
@@ -80,7 +81,7 @@ class Taken:
     row: Row
     request: Mapping[str, Any]
     verdict: Verdict | None
-    facts: Facts | None
+    facts: Mapping[str, str | None]
     turn: Turn | None
     fmt: Format | None
     prompt_ids: list[int] | None
@@ -88,8 +89,13 @@ class Taken:
     left_out: str | None
 
 
-def take(row: Row, kit: Kit, *, allow_unverified_prompt: bool = False) -> Taken:
+def take(
+    row: Row, kit: Kit, meta: Mapping[str, str] = MappingProxyType({}), *, allow_unverified_prompt: bool = False
+) -> Taken:
     """What one row of the ledger holds.
+
+    Args:
+        meta: What the ledger says of the run: its ticket, or the reason for none.
 
     Raises:
         SetupError: An answer that nobody has judged yet, or a verdict that cannot be read.
@@ -99,7 +105,9 @@ def take(row: Row, kit: Kit, *, allow_unverified_prompt: bool = False) -> Taken:
             f"the answer to {row.dataset}/{row.id} is not judged yet; resume the run, or run `tokenproof rejudge`"
         )
     request: Mapping[str, Any] = json.loads(row.request)
-    verdict, facts = unpack(row.verdict) if row.verdict is not None else (None, None)
+    verdict, told = unpack(row.verdict) if row.verdict is not None else (None, None)
+    gate = {name: meta.get(name) or None for name in ("ticket_id", "ungated")}
+    facts = asdict(told) if told else dict.fromkeys(Facts.__slots__) | gate
     turn = _turn(row)
     fmt = find_format(request.get("model"), kit.formats)
     traits = _traits(request, turn, fmt, verdict, kit)
@@ -165,9 +173,8 @@ def _prompt_ids(request: Mapping[str, Any], fmt: Format | None, traits: Traits, 
 def fields(taken: Taken) -> dict[str, Any]:
     """The row of a sample, of COLUMNS; origins, loss_mask and output_ids are of one length."""
     row, turn = taken.row, taken.turn
-    verdict = taken.verdict or Verdict("rejected", prompt="unverified")
+    verdict = taken.verdict or Verdict("rejected")
     usage = (turn.usage if turn else None) or Usage()
-    facts = asdict(taken.facts) if taken.facts else dict.fromkeys(Facts.__slots__)
     return {
         "id": row.id,
         "data_set": row.dataset,
@@ -179,7 +186,7 @@ def fields(taken: Taken) -> dict[str, Any]:
         "verdict": taken.verdict.name if taken.verdict else None,
         "assumptions": list(verdict.assumptions),
         "premise": verdict.premise,
-        "prompt": verdict.prompt,
+        "prompt": verdict.prompt if taken.verdict else None,
         "thinking": verdict.thinking if taken.verdict else thinking_of(Exchange("", {}, taken.request)),
         "truncated": verdict.truncated,
         "left_out": taken.left_out,
@@ -193,7 +200,7 @@ def fields(taken: Taken) -> dict[str, Any]:
         "generation_id": row.generation,
         "request_sha256": row.request_sha256,
         "answer_sha256": row.answer_sha256,
-        **facts,
+        **taken.facts,
     }
 
 
@@ -224,8 +231,9 @@ def write(
         samples = stack.enter_context(table_file(out / FILES[0], COLUMNS))
         text = stack.enter_context(atomic_file(out / FILES[1]))
         rejected = stack.enter_context(table_file(out / FILES[2], COLUMNS))
+        meta = ledger.meta()
         for row in ledger.rows():
-            taken = take(row, kit, allow_unverified_prompt=allow_unverified_prompt)
+            taken = take(row, kit, meta, allow_unverified_prompt=allow_unverified_prompt)
             seen(taken)
             if row.end is None:
                 continue  # still open: nothing was decided

@@ -7,7 +7,7 @@ import pytest
 
 from harness.errors import SetupError
 from harness.transport import OPENROUTER
-from runners.runfile import line_of, load_run
+from runners.runfile import line_of, load_run, out_of
 from tests.runners.run_kit import ONE, PROVIDER, run_of, run_text
 
 FULL = """\
@@ -169,7 +169,9 @@ def test_the_provider_block_of_a_scoreboard(tmp_path: Path, wrapped: bool) -> No
         "run.toml:6: it has a provider table, and --from-scoreboard gives another; leave one out"
     ]
     board.write_text(json.dumps(block | {"sort": "best"}))
-    assert "sort" in faults(tmp_path, run_text(ONE), scoreboard=str(board))[0]
+    assert faults(tmp_path, run_text(ONE), scoreboard=str(board)) == [
+        'board.json: sort = "best" in [provider]; expected price, throughput or latency'
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"answers": 3}', '{"provider": []}', "{" * 100_000])
@@ -188,6 +190,13 @@ def test_files_that_are_no_run_files(tmp_path: Path) -> None:
     for name, said in (("none", "cannot be read"), ("binary", "not UTF-8"), ("long", "more than 1 MiB")):
         with pytest.raises(SetupError, match=said):
             load_run(tmp_path / name)
+
+
+def test_the_output_folder_alone(tmp_path: Path) -> None:
+    """What is written from a ledger needs no data sets: they may be gone."""
+    (tmp_path / "run.toml").write_text('out = "runs/one"\nnonsense = 1\n')
+
+    assert out_of(tmp_path / "run.toml") == tmp_path / "runs/one"
 
 
 def test_lines_of_keys() -> None:

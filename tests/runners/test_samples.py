@@ -73,6 +73,7 @@ def test_a_sample_says_everything(tmp_path: Path) -> None:
 def test_rows_go_where_they_belong_in_the_order_of_the_input(tmp_path: Path) -> None:
     """What is accepted into the samples, all else into rejected.parquet with verdict, findings or end state."""
     with mixed(tmp_path) as ledger:
+        ledger.commit([w.meta(ticket_id="", ungated="a trial")])
         write(ledger, kit(), tmp_path)
 
     kept, left = parquet(tmp_path, "samples.parquet"), parquet(tmp_path, "rejected.parquet")
@@ -85,7 +86,8 @@ def test_rows_go_where_they_belong_in_the_order_of_the_input(tmp_path: Path) -> 
     assert codes == [["http-500"], ["bill-mismatch"], ["no-witness"], ["wrong-provider"]]
     assert all(row["output_ids"] == row["loss_mask"] == row["origins"] == [] for row in left)
     assert left[0]["prompt_ids"]
-    assert left[0]["answer_sha256"] is None
+    assert (left[0]["answer_sha256"], left[0]["prompt"], left[0]["content_hash"]) == (None, None, None)
+    assert (left[0]["ungated"], left[1]["ungated"], left[1]["ticket_id"]) == ("a trial", None, FACTS.ticket_id)
     text = (tmp_path / "samples.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in text] == kept
 
