@@ -59,6 +59,9 @@ OverLongOption = Annotated[
     str, typer.Option("--over-long", metavar="P", help="Longer samples: drop, cut (first ids kept) or refuse.")
 ]
 ShardOption = Annotated[float, typer.Option("--shard-mb", metavar="MB", min=0.001, help="Size target of a shard.")]
+LayoutOption = Annotated[
+    str, typer.Option("--layout", metavar="L", help="native shards, or the files of specforge or speculators.")
+]
 RevisionOption = Annotated[
     str | None, typer.Option("--revision", metavar="TEXT", help="Revision of the model, where its path does not tell.")
 ]
@@ -90,6 +93,7 @@ class Typed:
     max_length: int | None
     over_long: str
     shard_mb: float
+    layout: str
     revision: str | None
     trust_remote_code: bool
     as_json: bool
@@ -99,7 +103,10 @@ CHOICES = {
     "over_long": ("drop", "cut", "refuse"),
     "last_norm": ("pre", "post", None),
     "backend": ("transformers", "sglang"),
+    "layout": ("native", "specforge", "speculators"),
 }
+LAST_NORM = {"native": "post", "specforge": "post", "speculators": "pre"}
+"""What a layout needs, or what is kept where nothing is typed."""
 
 
 def extract(
@@ -109,7 +116,8 @@ def extract(
     layers: LayersOption = "eagle3", last_norm: NormOption = None, dtype: DtypeOption = "bf16",
     device: DeviceOption = "cpu", device_map: DeviceMapOption = None, batch_tokens: BatchOption = 8192,
     max_length: LengthOption = None, over_long: OverLongOption = "drop", shard_mb: ShardOption = 1024.0,
-    revision: RevisionOption = None, trust_remote_code: CodeOption = False, as_json: JsonOption = False,
+    layout: LayoutOption = "native", revision: RevisionOption = None, trust_remote_code: CodeOption = False,
+    as_json: JsonOption = False,
 ) -> None:  # fmt: skip
     """Keep the hidden states that EAGLE-3 trains on: three auxiliary layers and the last one, for every id.
 
@@ -123,6 +131,10 @@ def extract(
     --speculative-algorithm EAGLE3. It gives the last state after the final norm. States come as JSON, about 0.5 MB a
     token for the four layers of K2.5: for large targets run transformers where the GPUs are.
 
+    --layout specforge writes rows_0-2000/data_0.ckpt and so on, --layout speculators a data set with
+    hidden_states/hs_0.safetensors and so on, as their trainers read them; the first needs the last state after the
+    final norm, the second before it (which SGLang does not give). Manifests beside the files prove them.
+
     \b
     exit code 0  every sample's states stand in whole shards, or it was left out as the options say
               2  wrong call, unusable samples or model, a full disk: what is whole stays
@@ -133,14 +145,15 @@ def extract(
       tokenproof extract samples.parquet --model ./Kimi-K2.5 --out states --device-map auto
       tokenproof extract samples.parquet --model ./tiny --out states --dtype fp32 --layers 2,4,5 --shard-mb 64
       tokenproof extract samples.parquet --model ./tiny --out states --max-length 8192 --over-long cut --json
+      tokenproof extract samples.parquet --model ./tiny --out features --layout speculators
       tokenproof extract samples.parquet --model ./tiny --out states --backend sglang \
         --last-url http://127.0.0.1:30000 --aux-url http://127.0.0.1:30001
     """
     with clean_ends():
         typed = Typed(
             samples, model, out, backend, last_url, aux_url, aux_layer_ids, concurrency, timeout, layers, last_norm,
-            dtype, device, device_map, batch_tokens, max_length, over_long, shard_mb, revision, trust_remote_code,
-            as_json,
+            dtype, device, device_map, batch_tokens, max_length, over_long, shard_mb, layout, revision,
+            trust_remote_code, as_json,
         )  # fmt: skip
         for option, choices in CHOICES.items():
             if (value := getattr(typed, option)) not in choices:
@@ -159,7 +172,7 @@ def _extracted(typed: Typed) -> "Summary":
     from runners.extract_job import Job, run_job
 
     over_long = cast("OverLong", typed.over_long)
-    job = Job(typed.samples, typed.out, typed.max_length, over_long, int(typed.shard_mb * (1 << 20)))
+    job = Job(typed.samples, typed.out, typed.max_length, over_long, int(typed.shard_mb * (1 << 20)), typed.layout)
     with closing(BACKENDS[typed.backend](typed)) as backend, _progress() as start:
         return run_job(job, backend, complain=complain, start=start)
 
@@ -169,7 +182,7 @@ def _transformers(typed: Typed) -> "Backend":
 
     how = Loading(
         typed.layers,
-        cast("LastNorm", typed.last_norm or "post"),
+        cast("LastNorm", typed.last_norm or LAST_NORM[typed.layout]),
         typed.dtype,
         typed.device,
         typed.device_map,
@@ -210,7 +223,7 @@ def _progress() -> "Iterator[Callable[[Survey], Callable[[Manifest], Any]]]":
     def start(survey: "Survey") -> "Callable[[Manifest], Any]":
         bar = report.Throughput(survey.tokens, sys.stderr.isatty(), complain)
         bars.append(bar)
-        return lambda manifest: bar(manifest.n_tokens, manifest.written.n_bytes)
+        return lambda manifest: bar(manifest.n_tokens, manifest.n_bytes)
 
     try:
         yield start

@@ -118,11 +118,10 @@ def ls(
 
 def _shard_row(name: str, manifest: "Manifest") -> tuple[str, ...]:
     run = manifest.run
-    n_bytes = manifest.written.n_bytes + sum(side["n_bytes"] for side in manifest.side_files)
     layers = (
         f"{run['dtype']}, {', '.join(map(str, run['layers']['aux']))} and {run['last_norm']} {run['layers']['last']}"
     )
-    counts = (str(len(manifest.samples)), str(manifest.n_tokens), str(n_bytes))
+    counts = (str(len(manifest.samples)), str(manifest.n_tokens), str(manifest.n_bytes))
     return (name, report.printable(str(run["backend"])), *counts, layers)
 
 

@@ -63,7 +63,7 @@ class Summary:
         self.shards += 1
         self.samples += len(manifest.samples)
         self.tokens += manifest.n_tokens
-        self.n_bytes += manifest.written.n_bytes + sum(side["n_bytes"] for side in manifest.side_files)
+        self.n_bytes += manifest.n_bytes
         self.set_aside += len(manifest.set_aside)
 
 
@@ -253,14 +253,17 @@ def standing(
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[bool]:
     """Alone in a folder: made where it is not there, left-overs of a broken run removed.
+
+    Gives whether a run was there before.
 
     Raises:
         SetupError: Another run is at work there, or nothing can be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        known = (folder / LOCK).exists()
         lock = (folder / LOCK).open("w")
     except OSError as error:
         raise SetupError(f"{folder} cannot be used: {error.strerror or error}; choose another --out") from error
@@ -271,4 +274,4 @@ def locked(folder: Path) -> Iterator[None]:
             raise SetupError(f"another run is at work in {folder}; wait for it, or choose another --out") from error
         for part in folder.glob(".shard-*"):
             part.unlink(missing_ok=True)
-        yield
+        yield known

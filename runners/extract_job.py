@@ -17,7 +17,8 @@ from runners.extract_plan import ExtractPlan, Survey, demand_room, free_bytes, s
 from runners.manifests import Manifest, read_manifest, run_block
 from runners.model_folder import file_sha256, read_model_folder
 from runners.sample_rows import read_samples
-from runners.shards import About, ShardSink, manifests, sample_bytes
+from runners.shards import About, manifests, sample_bytes
+from runners.state_layouts import check_layout, sink_for
 from runners.states import Backend, Facts, choose_layers
 
 WITHOUT_HEAD = Examiner()
@@ -105,13 +106,14 @@ def run_job(
     facts = backend.facts
     limits = limits_of(job, facts)
 
-    with locked(job.out):
+    check_layout(job.layout, facts)
+    with locked(job.out) as known:
         about = about_of(job, facts, limits, examiner)
-        done, _, number = standing(job.out, about.run, complain)
+        done, whole, number = standing(job.out, about.run, complain)
+        sink = sink_for(job.layout, job.out, number, about, whole, known)
         told = survey(read_samples(job.samples, facts.vocab_size), limits, done)
         size = state_bytes(len(facts.aux_layers), facts.hidden_size, facts.dtype)
         demand_room(ExtractPlan(told, size, job.layout, free_bytes=free_bytes(job.out)), job.out)
         tick = start(told)
         samples = read_samples(job.samples, facts.vocab_size)
-        sink = ShardSink(job.out, number, about)
         return extract(samples, backend, sink, limits, done, examine=examiner, tick=tick)

@@ -59,6 +59,11 @@ class Manifest:
         """Of all samples."""
         return sum(sample["n_tokens"] for sample in self.samples)
 
+    @property
+    def n_bytes(self) -> int:
+        """Of the shard and its side files."""
+        return self.written.n_bytes + sum(int(side["n_bytes"]) for side in self.side_files)
+
 
 def run_block(facts: Facts, *, layout: str, max_length: int | None, over_long: str) -> dict[str, Any]:
     """What all shards of a run say."""

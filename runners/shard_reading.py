@@ -142,6 +142,28 @@ def sample_at(path: Path, manifest: Manifest, number: int) -> Found:
     return found
 
 
+def read_ids(path: Path) -> Iterator[tuple["array[int]", bytes]]:
+    """(input_ids, loss_mask) of each sample of a shard without states, by its manifest's path.
+
+    Raises:
+        SetupError: It cannot be read, or ids are not those of their hash.
+    """
+    manifest = read_manifest(path)
+    file = path.with_suffix(".safetensors")
+    try:
+        with file.open("rb") as stream:
+            columns = {c.name: b"".join(c.pieces) for c in _rows(stream, manifest, 0, manifest.n_tokens)}
+    except OSError as error:
+        raise SetupError(f"{file} cannot be read: {error.strerror or error}") from error
+    ids, mask, at = array("q", columns["input_ids"]), columns["loss_mask"], 0
+    for line in manifest.samples:
+        end = at + line["n_tokens"]
+        if hashlib.sha256(ids[at:end].tobytes()).hexdigest() != line["ids_sha256"]:
+            raise SetupError(f"{file}: the ids of sample {line['id']!r:.80} are not those of its hash")
+        yield ids[at:end], mask[at:end]
+        at = end
+
+
 def _rows(stream: BinaryIO, manifest: Manifest, start: int, end: int) -> Iterator[Column]:
     """Rows `start` to `end` of every tensor that has a row a token."""
     read_header(stream)

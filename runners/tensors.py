@@ -7,6 +7,7 @@ files.
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from typing import BinaryIO
 
 import torch
 from torch import Tensor as Tensor  # that other runners can name the type
@@ -97,6 +98,17 @@ def settle() -> None:
 def matrix(rows: Sequence[Sequence[float]], name: str) -> Tensor:
     """Rows of numbers as a tensor of the dtype of this name; ValueError or TypeError where they are none."""
     return torch.tensor(rows, dtype=torch.float32).to(dtype(name))
+
+
+def joined(aux: Tensor, last: Tensor) -> Tensor:
+    """(T, A, H) and (T, H) as (T, A + 1, H), the last layer behind the others."""
+    return torch.cat([aux, last[:, None]], dim=1)
+
+
+def save(file: BinaryIO, floats: Mapping[str, Tensor], numbers: Mapping[str, Sequence[int]]) -> None:
+    """`torch.save` of a dict of tensors, the numbers as int64; each is copied, or the whole batch would be saved."""
+    made = {name: torch.tensor(values, dtype=torch.int64) for name, values in numbers.items()}
+    torch.save(made | {name: tensor.clone() for name, tensor in floats.items()}, file)
 
 
 def raw(tensor: Tensor) -> memoryview:

@@ -108,6 +108,7 @@ OWNERS = {
 RUNNER_OWNERS = {
     "httpx": {"engine_http"},
     "pyarrow": {"tables"},
+    "datasets": {"layout_speculators"},
     "rich": {"live_view"},
     "safetensors": {"tensor_files"},
     "torch": {"tensors"},

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from harness.errors import SetupError
 from runners.manifests import manifest_text, run_block
-from runners.shard_reading import find_sample, folder_problems, unfinished, verify
+from runners.shard_reading import find_sample, folder_problems, read_ids, unfinished, verify
 from runners.shards import About, Kept, write_shard
 from tests.runners.states_kit import FACTS, arithmetic, drawn
 
@@ -61,6 +61,18 @@ def test_a_sample_whose_ids_have_changed_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="the ids of sample 's1' are not those of its hash"):
         find_sample(tmp_path, "s1")
     assert find_sample(tmp_path, "s0").ids == rows[0].sample.ids
+
+
+def test_ids_of_a_whole_shard_are_read_at_once(tmp_path: Path) -> None:
+    """Sample by sample in order; ids that have changed are refused."""
+    rows = folder_of(tmp_path)
+    assert list(read_ids(tmp_path / "shard-000001.json")) == [(o.sample.ids, o.sample.loss_mask) for o in rows[4:8]]
+
+    path = tmp_path / "shard-000001.safetensors"
+    ids = rows[5].sample.ids.tobytes()
+    path.write_bytes(path.read_bytes().replace(ids, bytes([ids[0] ^ 1]) + ids[1:]))
+    with pytest.raises(SetupError, match="the ids of sample 's5' are not those of its hash"):
+        list(read_ids(tmp_path / "shard-000001.json"))
 
 
 def test_a_folder_is_verified_shard_by_shard(tmp_path: Path) -> None:

@@ -1,0 +1,71 @@
+"""The data set on disk that speculators reads beside the states: a row a file, in the order of the rows.
+
+The owner of datasets. It is made anew from the shards whenever a run has come to its end, and read back at once.
+"""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import datasets
+
+from harness.errors import SetupError
+from runners.manifests import read_manifest
+from runners.shard_reading import read_ids
+from runners.shards import manifests
+
+PARTS = ".data-set"  # where it is made, inside the folder: a rename is then enough
+FEATURES = {"input_ids": "int32", "loss_mask": "int8"}
+
+
+def write_data_set(folder: Path) -> None:
+    """The data set of all rows: input_ids, loss_mask, seq_len; `load_from_disk(folder)` reads it as torch tensors.
+
+    Raises:
+        SetupError: It cannot be written, or does not read back as it should.
+    """
+    parts = folder / PARTS
+    shutil.rmtree(parts, ignore_errors=True)
+    features = {name: datasets.List(datasets.Value(kind)) for name, kind in FEATURES.items()}
+    shown = datasets.is_progress_bar_enabled()
+    datasets.disable_progress_bars()
+    try:
+        made = datasets.Dataset.from_generator(
+            _rows,
+            features=datasets.Features({**features, "seq_len": datasets.Value("int32")}),
+            cache_dir=str(parts / "cache"),
+            gen_kwargs={"folder": str(folder)},
+        )
+        made.with_format("torch").save_to_disk(parts / "made")
+        n_rows = len(made)
+        _move(parts / "made", folder)
+        _check(folder, n_rows)
+    except (OSError, datasets.exceptions.DatasetsError) as error:
+        raise SetupError(f"{folder}: the data set cannot be written ({error!s:.200}); the states stay") from error
+    finally:
+        shutil.rmtree(parts, ignore_errors=True)
+        if shown:
+            datasets.enable_progress_bars()
+
+
+def _rows(folder: str) -> Iterator[dict[str, Any]]:
+    for path in manifests(Path(folder)):
+        for ids, mask in read_ids(path):
+            yield {"input_ids": ids.tolist(), "loss_mask": list(mask), "seq_len": len(ids)}
+
+
+def _move(made: Path, folder: Path) -> None:
+    """Old parts away, new ones in, the file without which nothing is a data set last."""
+    (folder / "state.json").unlink(missing_ok=True)
+    for old in folder.glob("data-*.arrow"):
+        old.unlink()
+    for part in sorted(made.iterdir(), key=lambda path: path.name == "state.json"):
+        part.replace(folder / part.name)
+
+
+def _check(folder: Path, n_rows: int) -> None:
+    found = datasets.load_from_disk(str(folder))
+    rows = [side["row"] for path in manifests(folder) for side in read_manifest(path).side_files]
+    if len(found) != n_rows or rows != list(range(n_rows)):
+        raise SetupError(f"{folder}: {len(found)} rows in the data set, {len(rows)} files of states; run it again")

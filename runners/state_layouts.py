@@ -1,0 +1,192 @@
+"""States in the files of two trainers, a file a sample, from what their public readers look for.
+
+Each needs the last state on its own side of the final norm, and RMSNorm cannot be undone: what the back end did not
+deliver is refused. Beside the files stand shards without states: ids, masks, and a manifest with the sha256 of each
+file, written after them. So a file counts only where its manifest says so, and a run goes on from there; the trainers'
+own tools believe that a file which exists is whole.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from harness.errors import SetupError
+from harness.store import atomic_file
+from runners.manifests import Manifest
+from runners.model_folder import file_sha256
+from runners.shards import METADATA, About, Kept, ShardSink, write_shard
+from runners.states import Facts, LastNorm
+from runners.tensor_bytes import Column, write_tensors
+from runners.tensors import NAMES, joined, raw, save
+
+GROUP = 2000  # SpecForge's files to a folder
+AUX_OF_SPECFORGE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What one trainer reads.
+
+    Attributes:
+        last_norm: The side of the final norm on which it wants the last state, and why.
+        n_aux: How many auxiliary layers it reads; None for any number.
+        name: Row -> path below the folder; `pattern` finds such paths, `folders` where they are.
+        write: One sample into a file.
+        contiguous: Whether rows must be 0, 1, 2 ... without a gap.
+    """
+
+    last_norm: LastNorm
+    why: str
+    n_aux: int | None
+    name: Callable[[int], str]
+    folders: str
+    pattern: re.Pattern[str]
+    write: Callable[[BinaryIO, Kept], None]
+    contiguous: bool
+
+
+def _specforge_name(row: int) -> str:
+    group = row // GROUP * GROUP
+    return f"rows_{group}-{group + GROUP}/data_{row}.ckpt"
+
+
+def _write_specforge(file: BinaryIO, kept: Kept) -> None:
+    """torch.save of input_ids [S], loss_mask [S], hidden_state [1, S, H], aux_hidden_state [1, S, 3H]."""
+    states, sample = kept.states, kept.sample
+    features = {"hidden_state": states.last[None], "aux_hidden_state": states.aux.flatten(1)[None]}
+    save(file, features, {"input_ids": list(sample.ids), "loss_mask": list(sample.loss_mask)})
+
+
+def _write_speculators(file: BinaryIO, kept: Kept) -> None:
+    """token_ids [S] and hidden_states [S, layers, H], the last layer in the last slot."""
+    states, ids = kept.states, kept.sample.ids
+    together = joined(states.aux, states.last)
+    write_tensors(
+        file,
+        [
+            Column("token_ids", "I64", (len(ids),), [ids.tobytes()]),
+            Column("hidden_states", NAMES[together.dtype], tuple(together.shape), [raw(together)]),
+        ],
+        METADATA,
+    )
+
+
+LAYOUTS: Mapping[str, Layout] = {
+    "specforge": Layout(
+        "post",
+        "its trainer applies lm_head to it directly",
+        AUX_OF_SPECFORGE,
+        _specforge_name,
+        "rows_*-*",
+        re.compile(r"rows_(\d+)-(\d+)/data_(\d+)\.ckpt"),
+        _write_specforge,
+        contiguous=False,
+    ),
+    "speculators": Layout(
+        "pre",
+        "its trainer applies the final norm itself",
+        None,
+        lambda row: f"hidden_states/hs_{row}.safetensors",
+        "hidden_states",
+        re.compile(r"hidden_states/hs_(\d+)\.safetensors"),
+        _write_speculators,
+        contiguous=True,
+    ),
+}
+
+
+def check_layout(name: str, facts: Facts) -> None:
+    """Whether the back end delivers what this layout needs.
+
+    Raises:
+        SetupError: No such layout, the other side of the norm, or another number of layers.
+    """
+    if name == "native":
+        return
+    if name not in LAYOUTS:
+        raise SetupError(f"--layout {name!r} is none of native, {', '.join(LAYOUTS)}")
+    layout = LAYOUTS[name]
+    if facts.last_norm != layout.last_norm:
+        raise SetupError(
+            f"--layout {name} needs the last state {layout.last_norm} the final norm ({layout.why}); {facts.backend} "
+            f"was asked for or gives it {facts.last_norm}, and that cannot be turned into the other"
+        )
+    if layout.n_aux not in (None, len(facts.aux_layers)):
+        raise SetupError(f"--layout {name} takes {layout.n_aux} auxiliary layers; --layers names {facts.aux_layers}")
+
+
+class LayoutSink:
+    """Files of a trainer, a row a sample, in groups that each have a manifest."""
+
+    def __init__(self, folder: Path, number: int, about: About, layout: Layout, whole: Sequence[Manifest]) -> None:
+        """Args:
+        number: Of the next shard.
+        whole: What stands there.
+
+        Raises:
+            SetupError: A row is missing among those that stand there, where none may be.
+        """
+        self._folder, self._number, self._about, self._layout = folder, number, about, layout
+        rows = sorted(side["row"] for manifest in whole for side in manifest.side_files)
+        if layout.contiguous and rows != list(range(len(rows))):
+            gap = next(k for k, row in enumerate([*rows, -1]) if k != row)
+            raise SetupError(
+                f"{folder}: row {gap} is missing, its shard is damaged; rows of this layout may not move: bring the "
+                "damaged files back (and take .broken off its shard's names), or begin anew in another --out"
+            )
+        self._row = rows[-1] + 1 if rows else 0
+
+    def write(self, kept: Sequence[Kept], set_aside: Sequence[Mapping[str, Any]]) -> Manifest:
+        """One group more: every file whole, then its manifest."""
+        sides = [self._write_one(self._row + k, one) for k, one in enumerate(kept)]
+        about = replace(self._about, set_aside=set_aside, side_files=sides)
+        manifest = write_shard(self._folder, self._number, kept, about)
+        self._number, self._row = self._number + 1, self._row + len(kept)
+        return manifest
+
+    def _write_one(self, row: int, one: Kept) -> dict[str, Any]:
+        name = self._layout.name(row)
+        path = self._folder / name
+        path.parent.mkdir(exist_ok=True)
+        with atomic_file(path) as file:
+            self._layout.write(file, one)
+        size = path.stat().st_size
+        return {"name": name, "n_bytes": size, "sha256": file_sha256(path), "sample": one.sample.id, "row": row}
+
+    def finish(self) -> None:
+        """The data set beside the files, for the trainer that reads one."""
+        if self._layout.contiguous:
+            from runners.layout_speculators import write_data_set  # late: a library of its own
+
+            write_data_set(self._folder)
+
+
+def sink_for(
+    layout: str, folder: Path, number: int, about: About, whole: Sequence[Manifest], known: bool
+) -> ShardSink | LayoutSink:
+    """Where the states of a run go.
+
+    Args:
+        known: Whether a run of ours was in this folder before.
+
+    Raises:
+        SetupError: Files of this layout stand there that no run of ours wrote.
+    """
+    if layout == "native":
+        return ShardSink(folder, number, about)
+    chosen = LAYOUTS[layout]
+    sink = LayoutSink(folder, number, about, chosen, whole)
+    told = {side["name"] for manifest in whole for side in manifest.side_files}
+    for path in sorted(folder.glob(f"{chosen.folders}/*")):
+        name = path.relative_to(folder).as_posix()
+        ours = chosen.pattern.fullmatch(name) or path.name.startswith(".")
+        if name in told or not ours:
+            continue
+        if not known:
+            raise SetupError(
+                f"{path}: it stands there already, and no run of tokenproof was in {folder}: choose another"
+            )
+        path.unlink()  # of a group that was never finished: the reader would take it for a sample
+    return sink

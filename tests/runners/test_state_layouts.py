@@ -1,0 +1,195 @@
+"""The files of two trainers: read as they read them, logits rebuilt as they rebuild them, nothing half believed."""
+
+from array import array
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+
+from harness.errors import SetupError
+from runners.backend_transformers import Loading, TransformersBackend
+from runners.extract_job import Job, run_job
+from runners.shard_reading import find_sample
+from runners.shards import manifests, problems
+from runners.state_layouts import LAYOUTS, check_layout
+from tests.runners.states_kit import Arithmetic, drawn, facts, samples_file, tiny
+
+ARCHITECTURES = ("llama", "deepseek_v3")
+
+
+def job(folder: Path, layout: str, n: int = 12) -> Job:
+    """Over n samples, several to a shard."""
+    return Job(samples_file(folder / "s.parquet", drawn(n)), folder / "out", shard_bytes=6000, layout=layout)
+
+
+def arithmetic_for(layout: str) -> Arithmetic:
+    """A back end that delivers what a layout needs."""
+    return Arithmetic(facts(last_norm=LAYOUTS[layout].last_norm))
+
+
+def model_of(architecture: str) -> Any:
+    """The tiny target as transformers loads it."""
+    return AutoModelForCausalLM.from_pretrained(tiny(architecture), dtype=torch.float32).eval()
+
+
+def logits_of(model: Any, ids: "array[int]") -> Any:
+    """What the model says of these ids."""
+    with torch.inference_mode():
+        return model(torch.tensor([list(ids)])).logits[0]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_specforge_rebuilds_the_logits(tmp_path: Path, architecture: str) -> None:
+    """As its trainer does: lm_head on hidden_state. Keys, shapes and dtypes are those that its reader looks for."""
+    run_job(job(tmp_path, "specforge"), TransformersBackend(tiny(architecture), Loading(dtype="fp32")))
+    model = model_of(architecture)
+
+    for row, one in enumerate(drawn(12)):
+        raw = torch.load(tmp_path / f"out/rows_0-2000/data_{row}.ckpt", weights_only=True)
+        n_ids = len(one.ids)
+        assert {key: (tuple(value.shape), value.dtype) for key, value in raw.items()} == {
+            "input_ids": ((n_ids,), torch.int64),
+            "loss_mask": ((n_ids,), torch.int64),
+            "hidden_state": ((1, n_ids, 32), torch.float32),
+            "aux_hidden_state": ((1, n_ids, 96), torch.float32),
+        }
+        assert raw["input_ids"].tolist() == list(one.ids)
+        assert bytes(raw["loss_mask"].tolist()) == one.loss_mask
+        logits = model.lm_head(raw["hidden_state"][0])
+        assert (logits - logits_of(model, one.ids)).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_speculators_rebuilds_the_logits(tmp_path: Path, architecture: str) -> None:
+    """As its trainer does: the final norm on the last slot, then lm_head; the other slots are the auxiliary layers."""
+    how = Loading(dtype="fp32", last_norm="pre")
+    run_job(job(tmp_path, "speculators"), TransformersBackend(tiny(architecture), how))
+    model = model_of(architecture)
+
+    for row, one in enumerate(drawn(12)):
+        raw = load_file(tmp_path / f"out/hidden_states/hs_{row}.safetensors")
+        assert raw["token_ids"].tolist() == list(one.ids)
+        assert raw["hidden_states"].shape == (len(one.ids), 4, 32)
+        logits = model.lm_head(model.model.norm(raw["hidden_states"][:, -1]))
+        assert (logits - logits_of(model, one.ids)).abs().max() < 1e-5
+        with torch.inference_mode():
+            listed = model(torch.tensor([list(one.ids)]), output_hidden_states=True).hidden_states
+        for slot, layer in enumerate((2, 4, 5)):
+            assert (raw["hidden_states"][:, slot] - listed[layer][0]).abs().max() < 1e-5
+
+
+def test_a_feature_file_holds_one_sample_alone(tmp_path: Path) -> None:
+    """torch.save of a part of a batch would save all of the batch with it."""
+    run_job(job(tmp_path, "specforge"), TransformersBackend(tiny("llama"), Loading(dtype="fp32")))
+    sizes = [(tmp_path / f"out/rows_0-2000/data_{row}.ckpt").stat().st_size for row in range(12)]
+    for size, one in zip(sizes, drawn(12), strict=True):
+        assert size < len(one.ids) * (4 * 32 * 4 + 16) + 4096
+
+
+@pytest.mark.parametrize("layout", sorted(LAYOUTS))
+def test_files_are_proven_by_manifests(tmp_path: Path, layout: str) -> None:
+    """Each has its sha256 in a manifest; ids and masks stand in the shard; a changed byte is found."""
+    run_job(job(tmp_path, layout), arithmetic_for(layout))
+
+    found = [problems(path) for path in manifests(tmp_path / "out")]
+    sides = [side for manifest, _ in found if manifest for side in manifest.side_files]
+    assert [said for _, said in found] == [[]] * len(found)
+    assert [side["row"] for side in sides] == list(range(12))
+    one = find_sample(tmp_path / "out", "s7")
+    assert (one.ids, one.side_file) == (drawn(12)[7].ids, LAYOUTS[layout].name(7))
+
+    path = tmp_path / "out" / sides[7]["name"]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    said = [text for manifest_path in manifests(tmp_path / "out") for text in problems(manifest_path)[1]]
+    assert said == [f"{sides[7]['name']}: its bytes are not those that were written"]
+
+
+@pytest.mark.parametrize("layout", sorted(LAYOUTS))
+def test_a_run_goes_on_with_the_next_row(tmp_path: Path, layout: str) -> None:
+    """Files that stand there and are told of by no manifest are written anew: whole is what a manifest calls so."""
+    run_job(job(tmp_path, layout, 5), arithmetic_for(layout))
+    before = {p: p.read_bytes() for p in (tmp_path / "out").rglob("*") if LAYOUTS[layout].folders[:4] in p.parent.name}
+    for row in (5, 6, 17):
+        (tmp_path / "out" / LAYOUTS[layout].name(row)).write_bytes(b"half a file")
+
+    summary = run_job(job(tmp_path, layout, 12), arithmetic_for(layout))
+
+    assert (summary.done_before, summary.samples) == (5, 7)
+    assert {p: p.read_bytes() for p in before} == before
+    assert not (tmp_path / "out" / LAYOUTS[layout].name(17)).exists()
+    assert all(problems(path)[1] == [] for path in manifests(tmp_path / "out"))
+
+
+def test_specforge_groups_its_files() -> None:
+    """Two thousand to a folder."""
+    name = LAYOUTS["specforge"].name
+    assert [name(row) for row in (0, 1999, 2000, 4001)] == [
+        "rows_0-2000/data_0.ckpt",
+        "rows_0-2000/data_1999.ckpt",
+        "rows_2000-4000/data_2000.ckpt",
+        "rows_4000-6000/data_4001.ckpt",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("layout", "changes", "said"),
+    [
+        ("specforge", {"last_norm": "pre"}, "needs the last state post the final norm .its trainer applies lm_head"),
+        (
+            "speculators",
+            {"last_norm": "post"},
+            "needs the last state pre the final norm .its trainer applies the final",
+        ),
+        ("specforge", {"aux_layers": (2, 4)}, r"takes 3 auxiliary layers; --layers names \(2, 4\)"),
+        ("eagle", {}, "'eagle' is none of native, specforge, speculators"),
+    ],
+)
+def test_what_the_back_end_did_not_deliver_is_refused(
+    tmp_path: Path, layout: str, changes: dict[str, Any], said: str
+) -> None:
+    """Before anything is computed."""
+    backend = Arithmetic(facts(**changes))
+    with pytest.raises(SetupError, match=said):
+        run_job(job(tmp_path, layout), backend)
+    assert backend.asked == []
+
+
+def test_what_is_delivered_is_accepted() -> None:
+    """Any number of layers for speculators, either side of the norm for native shards."""
+    check_layout("speculators", facts(last_norm="pre", aux_layers=(1, 2, 3, 4)))
+    check_layout("native", facts(last_norm="pre"))
+
+
+@pytest.mark.parametrize("layout", sorted(LAYOUTS))
+def test_files_of_somebody_else_are_left_alone(tmp_path: Path, layout: str) -> None:
+    """A folder with features, where no run of ours was: refused, nothing removed."""
+    path = tmp_path / "out" / LAYOUTS[layout].name(3)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"theirs")
+    with pytest.raises(SetupError, match="no run of tokenproof was in"):
+        run_job(job(tmp_path, layout), arithmetic_for(layout))
+    assert path.read_bytes() == b"theirs"
+
+
+def test_a_damaged_group_is_computed_again_where_rows_may_move(tmp_path: Path) -> None:
+    """SpecForge's reader takes any file: the damaged ones go, their samples get new rows."""
+    run_job(job(tmp_path, "specforge"), arithmetic_for("specforge"))
+    (tmp_path / "out/rows_0-2000/data_1.ckpt").write_bytes(b"damaged")
+
+    run_job(job(tmp_path, "specforge"), arithmetic_for("specforge"))
+
+    found = [torch.load(p, weights_only=True)["input_ids"].tolist() for p in (tmp_path / "out").glob("rows*/*.ckpt")]
+    assert sorted(found) == sorted(list(one.ids) for one in drawn(12))
+
+
+def test_a_damaged_group_stops_a_run_where_rows_may_not_move(tmp_path: Path) -> None:
+    """speculators finds states by row number: a gap is told, with what to do."""
+    run_job(job(tmp_path, "speculators"), arithmetic_for("speculators"))
+    (tmp_path / "out/hidden_states/hs_1.safetensors").write_bytes(b"damaged")
+    with pytest.raises(SetupError, match=r"row 0 is missing.*bring the damaged files back .*or begin anew"):
+        run_job(job(tmp_path, "speculators"), arithmetic_for("speculators"))
