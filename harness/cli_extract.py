@@ -15,14 +15,28 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from harness import report
+from harness.cli_backends import BACKENDS, Typed
 from harness.cli_base import clean_ends, complain
+from harness.cli_proving import (
+    Agreeing,
+    AgreementOption,
+    MinAgreementOption,
+    PlanOption,
+    RateOption,
+    SpotOption,
+    examiner_of,
+    print_plan,
+    print_spots,
+    spots_told,
+)
 from harness.errors import HarnessError, SetupError
 
 if TYPE_CHECKING:
     from runners.extract import OverLong, Summary
+    from runners.extract_job import Job
     from runners.extract_plan import Survey
     from runners.manifests import Manifest
-    from runners.states import Backend, LastNorm
+    from runners.proof import Spot
 
 SamplesPath = Annotated[Path, typer.Argument(metavar="SAMPLES", help="samples.parquet of a run: accepted answers.")]
 ModelOption = Annotated[Path, typer.Option("--model", metavar="FOLDER", help="The target model, a local folder.")]
@@ -71,42 +85,12 @@ CodeOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="The summary as one JSON object.")]
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
-    """What was typed, in the order of the options."""
-
-    samples: Path
-    model: Path
-    out: Path
-    backend: str
-    last_url: str | None
-    aux_url: str | None
-    aux_layer_ids: str | None
-    concurrency: int
-    timeout: float
-    layers: str
-    last_norm: str | None
-    dtype: str
-    device: str
-    device_map: str | None
-    batch_tokens: int
-    max_length: int | None
-    over_long: str
-    shard_mb: float
-    layout: str
-    revision: str | None
-    trust_remote_code: bool
-    as_json: bool
-
-
 CHOICES = {
     "over_long": ("drop", "cut", "refuse"),
     "last_norm": ("pre", "post", None),
     "backend": ("transformers", "sglang"),
     "layout": ("native", "specforge", "speculators"),
 }
-LAST_NORM = {"native": "post", "specforge": "post", "speculators": "pre"}
-"""What a layout needs, or what is kept where nothing is typed."""
 
 
 def extract(
@@ -117,7 +101,8 @@ def extract(
     device: DeviceOption = "cpu", device_map: DeviceMapOption = None, batch_tokens: BatchOption = 8192,
     max_length: LengthOption = None, over_long: OverLongOption = "drop", shard_mb: ShardOption = 1024.0,
     layout: LayoutOption = "native", revision: RevisionOption = None, trust_remote_code: CodeOption = False,
-    as_json: JsonOption = False,
+    agreement: AgreementOption = True, min_agreement: MinAgreementOption = None, spot_check: SpotOption = 0,
+    plan: PlanOption = False, rate: RateOption = None, as_json: JsonOption = False,
 ) -> None:  # fmt: skip
     """Keep the hidden states that EAGLE-3 trains on: three auxiliary layers and the last one, for every id.
 
@@ -135,8 +120,13 @@ def extract(
     hidden_states/hs_0.safetensors and so on, as their trainers read them; the first needs the last state after the
     final norm, the second before it (which SGLang does not give). Manifests beside the files prove them.
 
+    Every sample gets its agreement with the model: the share of its unmasked ids that are the model's argmax, and their
+    mean log-probability, from the states and the checkpoint's lm_head; null where that cannot be had. A provider that
+    served another model shows up as a drop. States that are not finite are never written.
+
     \b
     exit code 0  every sample's states stand in whole shards, or it was left out as the options say
+              1  --spot-check found states that differ, or --plan does not fit on the disk
               2  wrong call, unusable samples or model, a full disk: what is whole stays
             130  interrupted: what is whole stays
 
@@ -146,6 +136,8 @@ def extract(
       tokenproof extract samples.parquet --model ./tiny --out states --dtype fp32 --layers 2,4,5 --shard-mb 64
       tokenproof extract samples.parquet --model ./tiny --out states --max-length 8192 --over-long cut --json
       tokenproof extract samples.parquet --model ./tiny --out features --layout speculators
+      tokenproof extract samples.parquet --model ./Kimi-K2.5 --out states --plan --rate 20000
+      tokenproof extract samples.parquet --model ./tiny --out states --min-agreement 0.8 --spot-check 20
       tokenproof extract samples.parquet --model ./tiny --out states --backend sglang \
         --last-url http://127.0.0.1:30000 --aux-url http://127.0.0.1:30001
     """
@@ -153,77 +145,77 @@ def extract(
         typed = Typed(
             samples, model, out, backend, last_url, aux_url, aux_layer_ids, concurrency, timeout, layers, last_norm,
             dtype, device, device_map, batch_tokens, max_length, over_long, shard_mb, layout, revision,
-            trust_remote_code, as_json,
+            trust_remote_code, agreement, min_agreement, spot_check, plan, rate, as_json,
         )  # fmt: skip
         for option, choices in CHOICES.items():
             if (value := getattr(typed, option)) not in choices:
                 name, known = option.replace("_", "-"), ", ".join(filter(None, choices))
                 raise SetupError(f"--{name} {value!r} is none of {known}")
+        if spot_check and layout != "native":
+            raise SetupError(f"--spot-check reads native shards, not --layout {layout}; leave one of them out")
+        if plan:
+            raise typer.Exit(print_plan(_job(typed), model, layers, dtype, rate, as_json))
         try:
-            summary = _extracted(typed)
+            done = _extracted(typed)
         except SetupError:
             raise
         except HarnessError as error:
             raise SetupError(f"{error}; what is whole stays: give the same command again") from error
-        print(json.dumps(asdict(summary)) if as_json else _told(summary, out))
+        raise typer.Exit(_print_done(done, typed))
 
 
-def _extracted(typed: Typed) -> "Summary":
-    from runners.extract_job import Job, run_job
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a run did, and what was proven of it."""
+
+    summary: "Summary"
+    agreeing: Agreeing
+    spots: "list[Spot]"
+
+
+def _job(typed: Typed) -> "Job":
+    from runners.extract_job import Job
 
     over_long = cast("OverLong", typed.over_long)
-    job = Job(typed.samples, typed.out, typed.max_length, over_long, int(typed.shard_mb * (1 << 20)), typed.layout)
-    with closing(BACKENDS[typed.backend](typed)) as backend, _progress() as start:
-        return run_job(job, backend, complain=complain, start=start)
+    return Job(typed.samples, typed.out, typed.max_length, over_long, int(typed.shard_mb * (1 << 20)), typed.layout)
 
 
-def _transformers(typed: Typed) -> "Backend":
-    from runners.backend_transformers import Loading, TransformersBackend
+def _extracted(typed: Typed) -> Done:
+    from runners.extract_job import run_job
+    from runners.spot_check import spot_check
 
-    how = Loading(
-        typed.layers,
-        cast("LastNorm", typed.last_norm or LAST_NORM[typed.layout]),
-        typed.dtype,
-        typed.device,
-        typed.device_map,
-        typed.batch_tokens,
-        typed.revision,
-        typed.trust_remote_code,
-    )
-    return TransformersBackend(typed.model, how)
+    agreeing = Agreeing()
+    with closing(BACKENDS[typed.backend](typed)) as backend:
+        examiner = examiner_of(backend, typed.model, typed.device, typed.agreement, typed.min_agreement)
+        with _progress(agreeing) as start:
+            summary = run_job(_job(typed), backend, examiner=examiner, complain=complain, start=start)
+        return Done(summary, agreeing, list(spot_check(typed.out, backend, typed.spot_check)))
 
 
-def _sglang(typed: Typed) -> "Backend":
-    from runners.backend_sglang import Asking, SGLangBackend
-
-    if not typed.last_url or not typed.aux_url:
-        raise SetupError("--backend sglang needs two running servers: --last-url and --aux-url")
-    if typed.last_norm == "pre":
-        raise SetupError("--last-norm pre: SGLang gives the last state after the final norm, which cannot be undone")
-    how = Asking(
-        typed.last_url,
-        typed.aux_url,
-        typed.layers,
-        typed.aux_layer_ids,
-        typed.dtype,
-        typed.concurrency,
-        typed.timeout,
-        typed.revision,
-    )
-    return SGLangBackend(typed.model, how)
-
-
-BACKENDS = {"transformers": _transformers, "sglang": _sglang}
+def _print_done(done: Done, typed: Typed) -> int:
+    if typed.as_json:
+        told = {"agreement": done.agreeing.told, "spot_check": spots_told(done.spots)}
+        print(json.dumps(asdict(done.summary) | told))
+    else:
+        print(_told(done.summary, typed.out, str(done.agreeing)))
+        if done.spots:
+            print_spots(done.spots, typed.dtype)
+    return report.EXIT_REJECTED if any(not spot.holds for spot in done.spots) else 0
 
 
 @contextmanager
-def _progress() -> "Iterator[Callable[[Survey], Callable[[Manifest], Any]]]":
+def _progress(agreeing: Agreeing) -> "Iterator[Callable[[Survey], Callable[[Manifest], Any]]]":
     bars: list[report.Throughput] = []
 
     def start(survey: "Survey") -> "Callable[[Manifest], Any]":
         bar = report.Throughput(survey.tokens, sys.stderr.isatty(), complain)
         bars.append(bar)
-        return lambda manifest: bar(manifest.n_tokens, manifest.n_bytes)
+
+        def tick(manifest: "Manifest") -> None:
+            agreeing.add(manifest)
+            bar(manifest.n_tokens, manifest.n_bytes)
+
+        return tick
 
     try:
         yield start
@@ -232,11 +224,12 @@ def _progress() -> "Iterator[Callable[[Survey], Callable[[Manifest], Any]]]":
             bar.close()
 
 
-def _told(summary: "Summary", out: Path) -> str:
+def _told(summary: "Summary", out: Path, agreement: str) -> str:
     parts = [
         f"{summary.samples} samples, {summary.tokens:,} tokens, {summary.shards} shards, {summary.n_bytes:,} bytes"
     ]
     parts += [f"{summary.done_before} stood there already"] if summary.done_before else []
     parts += [f"{summary.over_long} over-long"] if summary.over_long else []
     parts += [f"{summary.set_aside} set aside"] if summary.set_aside else []
+    parts += [agreement] if agreement else []
     return report.printable(f"{out}: {', '.join(parts)}")

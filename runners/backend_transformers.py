@@ -71,6 +71,11 @@ class TransformersBackend:
         self._facts = self._told(about)
 
     @property
+    def device(self) -> str:
+        """Where ids go in: a head that is to be near stands there."""
+        return str(self._device)
+
+    @property
     def facts(self) -> Facts:
         """What it is."""
         return self._facts

@@ -64,6 +64,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "cli": (
         *("cli", "cli_base", "cli_calibrate", "cli_drift", "cli_extract", "cli_gate", "cli_golden", "cli_record"),
+        *("cli_backends", "cli_proving"),
         *("cli_samples", "cli_plan", "cli_shards", "cli_generate", "cli_providers"),
     ),
     "plugin": ("plugin", "plugin_fixtures"),  # the other way in: a test suite
@@ -125,6 +126,7 @@ TESTED_BY = {
     "recovery": "test_generate",
     # modules whose tests stand with those of the module that they are a part of
     "cli_base": "test_cli",
+    "cli_backends": "test_cli_extract",  # the same command
     "runfile_keys": "test_runfile",
     "stack_plain": "test_stacks",
     "stack_vllm": "test_stacks",

@@ -1,0 +1,117 @@
+"""What `tokenproof extract` says of proof and of what is to come: the plan, agreement, spot checks.
+
+Part of the command: it may print. The work is in `runners`, imported inside the functions.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from harness import report
+from harness.errors import SetupError
+
+if TYPE_CHECKING:
+    from runners.examining import Examiner
+    from runners.extract_job import Job
+    from runners.manifests import Manifest
+    from runners.proof import Spot
+    from runners.states import Backend
+
+AgreementOption = Annotated[
+    bool, typer.Option("--agreement/--no-agreement", help="Hold the ids against the model's own argmax, by lm_head.")
+]
+MinAgreementOption = Annotated[
+    float | None,
+    typer.Option("--min-agreement", metavar="X", min=0.0, max=1.0, help="Set samples aside that agree less (0 to 1)."),
+]
+SpotOption = Annotated[
+    int, typer.Option("--spot-check", metavar="N", min=0, help="Compute N samples again, each alone, and compare.")
+]
+PlanOption = Annotated[bool, typer.Option("--plan", help="Say what it will take, and do nothing.")]
+RateOption = Annotated[
+    float | None, typer.Option("--rate", metavar="R", min=0.001, help="Tokens a second, for the hours of --plan.")
+]
+
+
+def examiner_of(backend: "Backend", folder: Path, device: str, wanted: bool, least: float | None) -> "Examiner":
+    """What looks at the states of this run.
+
+    Raises:
+        SetupError: --min-agreement, and no agreement can be had.
+    """
+    from runners.examining import Examiner, examiner
+
+    if wanted:
+        return examiner(folder, backend.facts, least, getattr(backend, "device", device))
+    if least is not None:
+        raise SetupError("--min-agreement and --no-agreement contradict each other")
+    return Examiner()
+
+
+class Agreeing:
+    """Sums what manifests say of agreement, over the samples that stayed."""
+
+    def __init__(self) -> None:
+        self._n, self._hits = 0, 0.0
+
+    def add(self, manifest: "Manifest") -> None:
+        """Count one shard."""
+        for line in manifest.samples:
+            if (found := line.get("agreement")) and found["share"] is not None:
+                self._n += found["n"]
+                self._hits += found["n"] * found["share"]
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """n ids compared, and the share of them that is the model's argmax; null for none."""
+        return {"n": self._n, "share": self._hits / self._n if self._n else None}
+
+    def __str__(self) -> str:
+        return f"agreement {self._hits / self._n:.4f} of {self._n:,} ids" if self._n else ""
+
+
+def spots_told(spots: "Sequence[Spot]") -> dict[str, Any]:
+    """What the spot check found, for --json."""
+    return {
+        "n": len(spots),
+        "worst": max((spot.worst for spot in spots), default=None),
+        "failed": [{"id": spot.id, "worst": spot.worst, "over": spot.over, "where": spot.where}
+                   for spot in spots if not spot.holds],
+    }  # fmt: skip
+
+
+def print_spots(spots: "Sequence[Spot]", dtype: str) -> None:
+    """A line in all, and one for each sample that does not hold."""
+    from runners.proof import TOLERANCES
+
+    held, tolerance = sum(spot.holds for spot in spots), TOLERANCES[dtype]
+    worst = max((spot.worst for spot in spots), default=0.0)
+    print(f"spot check: {held} of {len(spots)} samples hold; worst row {worst:.2g} off, {tolerance.row:g} allowed")
+    for spot in spots:
+        if not spot.holds:
+            print(report.printable(f"  {spot.id}: {spot.where} is {spot.worst:.2g} off, {spot.over:.1%} of its rows"))
+
+
+def print_plan(job: "Job", model: Path, layers: str, dtype: str, rate: float | None, as_json: bool) -> int:
+    """The plan; gives the exit code: 1 where the disk does not hold it."""
+    from runners.extract_job import plan_job
+
+    plan = plan_job(job, model, layers, dtype, rate)
+    told, free = plan.survey, plan.free_bytes
+    if as_json:
+        counts = {"samples": told.samples, "tokens": told.tokens, "done": told.done, "over_long": told.over_long}
+        size = {"state_bytes_per_token": plan.state_bytes_per_token, "n_bytes": plan.n_bytes, "files": plan.files}
+        print(json.dumps({**counts, **size, "hours": plan.hours, "free_bytes": free, "fits": plan.fits}))
+        return int(not plan.fits)
+    print(f"{told.samples:,} samples, {told.tokens:,} tokens; {told.done:,} stand there, {told.over_long:,} over-long")
+    print(
+        f"{plan.n_bytes / 1e9:,.3f} GB in {plan.files:,} files: {plan.state_bytes_per_token:,} bytes a token of states"
+    )
+    hours = "unknown; --rate R tells" if plan.hours is None else f"{plan.hours:,.1f} at {rate:,.0f} tokens/s"
+    print(f"hours: {hours}")
+    room = "unknown" if free is None else f"{free / 1e9:,.3f} GB free"
+    print(report.printable(f"{job.out}: {room}; {'it fits' if plan.fits else 'it does NOT fit'}"))
+    return int(not plan.fits)

@@ -1,0 +1,148 @@
+"""harness.cli_proving: what `tokenproof extract` prints of agreement, spot checks and its plan."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from harness import cli
+from runners import extract_plan, spot_check
+from runners.manifests import read_manifest
+from runners.proof import Spot
+from tests.runners.states_kit import drawn, samples_file, tiny
+
+KIMI_K25 = {
+    "model_type": "kimi_k25",
+    "architectures": ["KimiK25ForConditionalGeneration"],
+    "text_config": {
+        "model_type": "kimi_k2",
+        "num_hidden_layers": 61,
+        "hidden_size": 7168,
+        "vocab_size": 163_840,
+        "max_position_embeddings": 262_144,
+    },
+}
+"""The sizes of Kimi K2.5; its weights are not needed for a plan."""
+
+
+def run(*args: str | Path) -> Result:
+    """The command in this process."""
+    return CliRunner().invoke(cli.app, ["extract", *map(str, args)])
+
+
+@pytest.fixture
+def args(tmp_path: Path) -> list[str | Path]:
+    """Of a run over 12 samples."""
+    samples = samples_file(tmp_path / "samples.parquet", drawn(12))
+    return [samples, "--model", tiny("llama"), "--out", tmp_path / "out", "--dtype", "fp32"]
+
+
+def test_the_agreement_of_a_run_is_that_of_its_manifest(args: list[str | Path], tmp_path: Path) -> None:
+    """A share over all unmasked ids, in the line for a person and in JSON."""
+    told = json.loads(run(*args, "--json").stdout)
+
+    manifest = read_manifest(tmp_path / "out/shard-000000.json")
+    found = [line["agreement"] for line in manifest.samples]
+    n = sum(one["n"] for one in found)
+    hits = sum(round(one["n"] * one["share"]) for one in found if one["n"])
+    assert told["agreement"] == {"n": n, "share": pytest.approx(hits / n)}
+    assert n == sum(sum(one.loss_mask[1:]) for one in drawn(12))
+    assert manifest.run["agreement"]["head"] == ["lm_head.weight"]
+    args[args.index("--out") + 1] = tmp_path / "again"
+    assert f"agreement {hits / n:.4f} of {n} ids" in run(*args).stdout
+
+
+def test_min_agreement_sets_samples_aside(args: list[str | Path], tmp_path: Path) -> None:
+    """Random ids are nothing that the model would say: with a limit all are set aside, with the reason, and counted."""
+    result = run(*args, "--min-agreement", "0.9")
+
+    manifest = read_manifest(tmp_path / "out/shard-000000.json")
+    assert result.exit_code == 0
+    assert "0 samples, 0 tokens, 1 shards" in result.stdout
+    assert "12 set aside" in result.stdout
+    assert manifest.samples == []
+    assert "is below --min-agreement 0.9" in manifest.set_aside[0]["reason"]
+    again = run(*args)
+    assert (again.exit_code, "agreement is" in again.stderr) == (2, True)
+
+
+def test_no_agreement_is_null(args: list[str | Path], tmp_path: Path) -> None:
+    """Null in the manifest, with why; and no limit without it."""
+    assert json.loads(run(*args, "--no-agreement", "--json").stdout)["agreement"] == {"n": 0, "share": None}
+    manifest = read_manifest(tmp_path / "out/shard-000000.json")
+    assert {json.dumps(line["agreement"]) for line in manifest.samples} == {"null"}
+    assert manifest.run["agreement"]["why_not"] == "agreement was not asked for"
+    contradiction = run(*args, "--no-agreement", "--min-agreement", "0.5")
+    assert (contradiction.exit_code, "contradict each other" in contradiction.stderr) == (2, True)
+
+
+def test_a_spot_check_that_holds(args: list[str | Path]) -> None:
+    """Computed at once or found there already: the same samples again, each alone."""
+    first, again = run(*args, "--spot-check", "4"), run(*args, "--spot-check", "4", "--json")
+
+    assert first.exit_code == 0
+    assert re.search(r"spot check: 4 of 4 samples hold; worst row \S+ off, 0\.0001 allowed\n$", first.stdout)
+    told = json.loads(again.stdout)["spot_check"]
+    assert (told["n"], told["failed"]) == (4, [])
+    assert told["worst"] < 1e-5
+
+
+def test_a_spot_check_that_fails_ends_with_one(args: list[str | Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sample and its worst row are named."""
+    bad = Spot("s7", 0.6, 0.25, "last state, row 3", False)
+    monkeypatch.setattr(spot_check, "spot", lambda *_: bad)
+
+    text, machine = run(*args, "--spot-check", "1"), run(*args, "--spot-check", "1", "--json")
+
+    assert (text.exit_code, machine.exit_code) == (1, 1)
+    assert "0 of 1 samples hold" in text.stdout
+    assert "  s7: last state, row 3 is 0.6 off, 25.0% of its rows" in text.stdout
+    assert json.loads(machine.stdout)["spot_check"]["failed"] == [
+        {"id": "s7", "worst": 0.6, "over": 0.25, "where": "last state, row 3"}
+    ]
+
+
+def test_a_spot_check_of_another_layout_is_refused(args: list[str | Path]) -> None:
+    """Told before anything is computed."""
+    result = run(*args, "--layout", "specforge", "--spot-check", "1")
+    assert (result.exit_code, "--spot-check reads native shards" in result.stderr) == (2, True)
+
+
+def test_the_plan_for_kimi(args: list[str | Path], tmp_path: Path) -> None:
+    """From a config.json alone, no weights: 56 KiB a token in bf16; nothing is written."""
+    (tmp_path / "k25").mkdir()
+    (tmp_path / "k25/config.json").write_text(json.dumps(KIMI_K25))
+    n_tokens = sum(len(one.ids) for one in drawn(12))
+    plan = [args[0], "--model", tmp_path / "k25", "--out", tmp_path / "out", "--plan"]
+
+    told = json.loads(run(*plan, "--rate", "0.5", "--json").stdout)
+    text = run(*plan)
+
+    assert told["state_bytes_per_token"] == 57_344
+    assert (told["samples"], told["tokens"], told["files"], told["fits"]) == (12, n_tokens, 2, True)
+    assert told["n_bytes"] == pytest.approx(n_tokens * 57_344, rel=0.01)
+    assert told["hours"] == pytest.approx(n_tokens / 0.5 / 3600)
+    assert "hours: unknown; --rate R tells" in text.stdout
+    assert text.stdout.endswith("it fits\n")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_plan_that_does_not_fit_ends_with_one(args: list[str | Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the run itself refuses with 2."""
+    monkeypatch.setattr(extract_plan.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000}))
+
+    plan, done = run(*args, "--plan"), run(*args)
+
+    assert (plan.exit_code, "it does NOT fit" in plan.stdout) == (1, True)
+    assert (done.exit_code, "choose another --out, fewer samples" in done.stderr) == (2, True)
+
+
+def test_a_plan_counts_what_stands_there(args: list[str | Path], tmp_path: Path) -> None:
+    """After a run nothing is left; a manifest that is none says nothing of its samples."""
+    run(*args)
+    assert json.loads(run(*args, "--plan", "--json").stdout)["done"] == 12
+    (tmp_path / "out/shard-000000.json").write_text("{}")
+    told = json.loads(run(*args, "--plan", "--json").stdout)
+    assert (told["done"], told["samples"]) == (0, 12)
