@@ -152,7 +152,7 @@ def _read(path: str) -> str:
 async def _run(plan: "Plan", ask: _Ask) -> int:
     from harness.catalog import pinned
     from harness.client import HttpxTransport
-    from harness.record import Job, bound, offers, to_ask
+    from harness.record import GOOD, Job, bound, offers, to_ask
     from harness.spending import usd
 
     transport = HttpxTransport(plan.target)
@@ -170,7 +170,7 @@ async def _run(plan: "Plan", ask: _Ask) -> int:
     finally:
         await transport.close()
     _tell_drift([row for row in rows if row.before], ask.as_json)
-    return _ended(rows, ask)
+    return report.EXIT_OK if {row.status for row in rows} <= GOOD else report.EXIT_REJECTED
 
 
 def _check_folders(endpoints: "Sequence[Endpoint]") -> None:
@@ -186,19 +186,29 @@ def _check_folders(endpoints: "Sequence[Endpoint]") -> None:
 
 async def _rows(plan: "Plan", ask: _Ask, jobs: "Sequence[Job]", transport: "Transport") -> "list[Row]":
     from harness.record import record as recorded
-    from harness.record import row_json
-    from harness.spending import Meter
+    from harness.spending import Meter, usd
 
     rows: list[Row] = []
-    async for row in recorded(plan, jobs, transport, Meter(ask.budget)):
-        rows.append(row)
-        if ask.as_json:
-            print(row_json(row), flush=True)
-        else:
-            print(
-                report.printable(f"{row.status:<11} {row.name}" + (f": {row.reason}" if row.reason else "")), flush=True
-            )
+    meter = Meter(ask.budget)
+    try:
+        async for row in recorded(plan, jobs, transport, meter):
+            rows.append(row)
+            _print_row(row, ask.as_json)
+    finally:  # after Ctrl-C too: what is on its way may be billed
+        counts = Counter(row.status for row in rows)
+        said = ", ".join(f"{n} {status}" for status, n in sorted(counts.items())) or "nothing done"
+        print(f"{said}; cost ${usd(meter.committed)}", file=sys.stderr if ask.as_json else sys.stdout, flush=True)
     return rows
+
+
+def _print_row(row: "Row", as_json: bool) -> None:
+    from harness.record import row_json
+
+    if as_json:
+        print(row_json(row), flush=True)
+    else:
+        said = f"{row.status:<11} {row.name}" + (f": {row.reason}" if row.reason else "")
+        print(report.printable(said), flush=True)
 
 
 def _tell_drift(replaced: "Sequence[Row]", as_json: bool) -> None:
@@ -217,14 +227,3 @@ def _tell_drift(replaced: "Sequence[Row]", as_json: bool) -> None:
     new = exchanges({row.name: Path(row.path).read_bytes() for row in replaced})
     found = compare(old, new, judging(None, None, False, None).kit)
     print(*drift_lines(found), sep="\n", file=sys.stderr if as_json else sys.stdout)
-
-
-def _ended(rows: "Sequence[Row]", ask: _Ask) -> int:
-    from harness.record import GOOD
-    from harness.spending import usd
-
-    counts = Counter(row.status for row in rows)
-    cost = sum((row.cost for row in rows), Decimal(0))
-    said = ", ".join(f"{n} {status}" for status, n in sorted(counts.items()))
-    print(f"{said}; cost ${usd(cost)}", file=sys.stderr if ask.as_json else sys.stdout)
-    return report.EXIT_OK if set(counts) <= GOOD else report.EXIT_REJECTED

@@ -11,6 +11,7 @@ heavy is imported by the fixture that needs it. A cassette that is missing, was 
 uses is a failure.
 """
 
+import argparse
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,28 +58,43 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Flags and folders."""
     group = parser.getgroup("tokenproof", "tokenproof: recorded answers")
     for flag, text in FLAGS.items():
-        group.addoption(flag, action="store_true", help=text)
-    group.addoption("--budget", metavar="USD", help="with --record or --live: never send what could cost more")
+        _add(group, flag, action="store_true", help=text)
+    _add(group, "--budget", metavar="USD", help="with --record or --live: never send what could cost more")
     parser.addini("tokenproof_cassettes", "folder of cassettes, below the root", default="cassettes")
     parser.addini("tokenproof_goldens", "folder of golden files, below the root", default="golden")
+
+
+def _add(group: pytest.OptionGroup, flag: str, **how: Any) -> None:
+    """A flag; where another plugin has taken its name, with our own name in front."""
+    dest = "tokenproof_" + flag.strip("-").replace("-", "_")
+    try:
+        group.addoption(flag, dest=dest, **how)
+    except (ValueError, argparse.ArgumentError):
+        group.addoption("--tokenproof-" + flag.strip("-"), dest=dest, **how)
+
+
+def typed(config: pytest.Config, name: str) -> Any:
+    """What was typed for a flag of ours, whatever it is called here."""
+    return config.getoption(f"tokenproof_{name}")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Markers, and what was typed."""
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
-    flag = config.getoption
-    goes_out = flag("--record") or flag("--live")
-    if goes_out and not flag("--budget"):
+    record, live, budget = (typed(config, name) for name in ("record", "live", "budget"))
+    if (record or live) and not budget:
         raise pytest.UsageError("--record and --live call a provider that bills; expected --budget USD beside them")
+    if (record or live) and (hasattr(config, "workerinput") or config.getoption("numprocesses", None)):
+        raise pytest.UsageError("--record and --live run in one process: a budget that several share is none; drop -n")
     root = config.rootpath
     folders = (root / config.getini("tokenproof_cassettes"), root / config.getini("tokenproof_goldens"))
     config.stash[STATE] = State(
         *folders,
-        _tolls(flag("--budget")) if goes_out else None,
-        flag("--record"),
-        flag("--live"),
-        flag("--golden-update"),
+        _tolls(budget) if record or live else None,
+        bool(record),
+        bool(live),
+        bool(typed(config, "golden_update")),
     )
 
 
@@ -180,7 +196,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     """With --require-shared a test that was skipped for want of recordings has failed."""
     report = yield
-    if report.skipped and item.config.getoption("--require-shared") and item.get_closest_marker("shared"):
+    if report.skipped and typed(item.config, "require_shared") and item.get_closest_marker("shared"):
         report.outcome = "failed"
         report.longrepr = f"--require-shared: {report.longrepr[2] if isinstance(report.longrepr, tuple) else ''}"
     return report

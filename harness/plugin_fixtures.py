@@ -239,6 +239,6 @@ def shared(request: pytest.FixtureRequest) -> Path:
     if folder.is_dir():
         return folder
     said = f"the optional folder of extra recordings is absent: {folder} (TOKENPROOF_SHARED)"
-    if request.config.getoption("--require-shared"):
+    if request.config.getoption("tokenproof_require_shared"):
         pytest.fail(f"--require-shared: {said}", pytrace=False)
     pytest.skip(said)

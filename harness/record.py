@@ -4,6 +4,7 @@ One request at a time: vcrpy stands in for every client of the process. An exist
 broken off is taken up by the same call and pays nothing twice. Knows nothing of verdicts.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from harness.cassette_text import cassette_text
 from harness.catalog import Endpoint, endpoints_of
 from harness.errors import HarnessError, ProviderError, SetupError
 from harness.formats import find_format, formats
-from harness.matching import Sent, same, sent
+from harness.matching import Sent, nearest, same, sent
 from harness.recording import Interaction, Kind, Provenance, Recording, pair_of
 from harness.response import parse
 from harness.scenarios import Scenario
@@ -53,6 +54,7 @@ class Plan:
         rewrite: Record again what exists.
         keep_errors: Write refusals of the provider too, as cassettes.
         now: UTC.
+        timeout_s: Longest silence; longest_s: longest answer, since a stream may never end.
     """
 
     target: Target
@@ -62,6 +64,7 @@ class Plan:
     rewrite: bool = False
     keep_errors: bool = False
     timeout_s: float = 600.0
+    longest_s: float = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +197,12 @@ def _standing(plan: Plan, job: Job) -> Row | None:
     if plan.rewrite:
         return None
     asked = Sent("POST", plan.target.base_url + CHAT, _body(plan, job))
-    if any(same(sent(one), asked) for one in found.interactions):
+    known = [sent(one) for one in found.interactions]
+    if any(same(one, asked) for one in known):
         return Row(job.name, "kept", str(path), reason=found.provenance.kind)
-    reason = f"it asks something else ({found.provenance.kind}); --rewrite records it anew"
+    near = nearest(asked, known)
+    differs = f" in {near[1]}" if near else ""
+    reason = f"what stands there ({found.provenance.kind}) differs{differs}; --rewrite records it anew"
     return Row(job.name, "stale", str(path), reason=reason)
 
 
@@ -205,7 +211,11 @@ async def _recorded(plan: Plan, job: Job, transport: Transport, meter: Meter) ->
     before = meter.committed
     with taking(known, gate(meter, lambda _: job.endpoint)) as tape:
         try:
-            reply = await transport.send(Call("POST", CHAT, _body(plan, job), plan.timeout_s))
+            async with asyncio.timeout(plan.longest_s):
+                reply = await transport.send(Call("POST", CHAT, _body(plan, job), plan.timeout_s))
+        except TimeoutError:
+            reason = f"no end after {plan.longest_s:.0f} s; it may have been billed"
+            return Row(job.name, "failed", str(path), meter.committed - before, reason)
         except OverBudgetError as error:
             return Row(job.name, "unpaid", str(path), reason=str(error))
         except NotSentError as error:

@@ -144,6 +144,8 @@ def playing(recording: Recording, known: Collection[str] = ()) -> Iterator[Tape]
     wrong = complaints(recording)
     if wrong:
         raise SetupError(f"{recording.path}: {'; '.join(wrong)}; the cassette was edited, record it again")
+    if odd := _unplayable(recording):
+        raise SetupError(f"{recording.path}: no HTTP reply has {odd}; record it again")
     tape = Tape(recording, Scrubber(known), plays=[0] * len(recording.interactions))
     with _deck(tape, recording.path, RecordMode.NONE):
         yield tape
@@ -155,6 +157,17 @@ def taking(known: Collection[str] = (), gate: Gate | None = None) -> Iterator[Ta
     tape = Tape(None, Scrubber(known), gate or Gate())
     with _deck(tape, "", RecordMode.ALL):
         yield tape
+
+
+def _unplayable(recording: Recording) -> str:
+    """What of a reply no client could have been sent, "" for nothing."""
+    for one in recording.interactions:
+        if not 100 <= one.status <= 599:
+            return f"the status {one.status}"
+        texts = (one.reason, *one.headers, *(value for values in one.headers.values() for value in values))
+        if odd := [text for text in texts if not (text.isascii() and text.replace("\t", " ").isprintable())]:
+            return f"the text {odd[0]!r:.60} in its head"
+    return ""
 
 
 @contextmanager
@@ -201,8 +214,9 @@ def _interaction(request: Any, asked: Sent, response: Any) -> Interaction:
         raise SetupError(f"the reply cannot be recorded: {error}") from error
     kept = {name: values for name, values in headers.items() if name != "content-encoding"}
     sent_headers = {name.lower(): [str(value)] for name, value in request.headers.items()}
-    reason = status.get("message") or ""
-    return Interaction(asked.method, asked.uri, asked.body, status["code"], body, sent_headers, kept, str(reason))
+    reason = str(status.get("message") or "")
+    reason = reason if reason.isascii() and reason.isprintable() else ""
+    return Interaction(asked.method, asked.uri, asked.body, status["code"], body, sent_headers, kept, reason)
 
 
 def _lists(headers: Any) -> dict[str, Sequence[str]]:

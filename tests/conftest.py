@@ -31,7 +31,7 @@ def shared(request: pytest.FixtureRequest) -> Path:
     folder = shared_folder()
     if folder is None:
         said = "the optional folder of extra recordings is absent (TOKENPROOF_SHARED, default ../shared)"
-        (pytest.fail if request.config.getoption("--require-shared", default=False) else pytest.skip)(said)
+        (pytest.fail if request.config.getoption("tokenproof_require_shared", default=False) else pytest.skip)(said)
     return folder
 
 

@@ -173,11 +173,12 @@ def test_ctrl_c_leaves_whole_cassettes(tmp_path: Path) -> None:
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
             process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=20)
+            said, errors = process.communicate(timeout=20)
         left = cassette_files(tmp_path)
         assert (process.returncode, "interrupted" in errors, 3 <= len(left) < 31) == (130, True, True)
         assert [complaints(read_recording(path)) for path in left] == [()] * len(left)
         assert [p for p in tmp_path.rglob("*") if p.is_file() and p not in left] == []
+        assert said.splitlines()[-1].startswith(f"{len(left)} recorded; cost $0.00")
         kept = [str(p.relative_to(tmp_path)).removesuffix(".yaml") for p in left]
         names = [arg for name in kept for arg in ("--scenario", name.partition("/")[2])]
         again = invoked(tmp_path, "--provider", "chutes", *names, "--base-url", base)

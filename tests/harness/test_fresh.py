@@ -142,13 +142,13 @@ def test_a_provider_that_is_not_there(made: Checkout, emulated: tuple[Emulator, 
 def test_the_key_goes_along_and_nowhere_else(made: Checkout, emulated: tuple[Emulator, str]) -> None:
     """It is sent, and stands in no cassette, ticket or message; a wrong one is a reason."""
     app, url = emulated
-    app.keys = frozenset({"sk-or-made-up"})
-    code, told, err = live(url, OPENROUTER_API_KEY="sk-or-made-up")
+    app.keys = frozenset({"sk-made-up"})
+    code, told, err = live(url, OPENROUTER_API_KEY="sk-made-up")
     assert (code, told["reasons"]) == (0, [])
     texts = [p.read_text() for p in (made.root / "build").rglob("*.yaml")] + [Path("gate.json").read_text(), err]
     assert not any("made-up" in text for text in texts)
     assert read_recording(next((made.root / "build" / "gate").rglob("*.yaml"))).provenance.kind == "emulator"
-    assert "HTTP 401" in live(url, OPENROUTER_API_KEY="sk-or-wrong")[1]["reasons"][0]
+    assert "HTTP 401" in live(url, OPENROUTER_API_KEY="sk-wrong")[1]["reasons"][0]
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,26 @@ def test_flags_and_marks_are_told(suite: pytest.Pytester) -> None:
         assert f"\n{fixture}" in fixtures
 
 
+def test_names_that_another_plugin_has_taken_are_left_to_it(suite: pytest.Pytester) -> None:
+    """A session whose conftest or plugin has a --live of its own runs; ours is reached under a longer name."""
+    adds = "parser.addoption('--live', action='store_true', dest='theirs')"
+    suite.makepyfile(other=f"def pytest_addoption(parser): {adds}")
+    suite.makepyfile(
+        """
+        import pytest
+        @pytest.mark.live
+        def test_x(): pass
+        def test_y(request): assert request.config.getoption("theirs")
+        """
+    )
+    suite.syspathinsert()
+
+    result = suite.runpytest_subprocess("-p", "other", "--live")
+
+    assert outcomes(result) == {"passed": 1, "skipped": 1}
+    assert "--tokenproof-live" in suite.runpytest_subprocess("-p", "other", "--help").stdout.str()
+
+
 # --- playing ---------------------------------------------------------------------------------------------------------
 
 

@@ -100,7 +100,12 @@ def test_what_exists_is_kept_and_pays_nothing(tmp_path: Path) -> None:
         assert len(app.requests) == 2
         (tmp_path / "chutes" / "hello.yaml").write_bytes((tmp_path / "chutes" / "one-word.yaml").read_bytes())
         (stale,) = run(url, tmp_path, ["hello"])
-        assert (stale.status, stale.reason) == ("stale", "it asks something else (emulator); --rewrite records it anew")
+        assert stale.status == "stale"
+        assert stale.reason == (
+            "what stands there (emulator) differs in body.messages[0].content: recorded "
+            '"Reply with the single word Done and nothing else.", asked "Say hello in 3 words"; '
+            "--rewrite records it anew"
+        )
         (tmp_path / "chutes" / "hello.yaml").write_bytes(b"interactions: [!!python/object:x.y {}]")
         (broken,) = run(url, tmp_path, ["hello"])
         assert (broken.status, "refused" in broken.reason) == ("stale", True)
@@ -137,6 +142,7 @@ def test_what_was_recorded_live_is_never_replaced_from_loopback(tmp_path: Path) 
         ("half-body", "failed", "may have been billed"),
         ("empty-body", "failed", "an empty body"),
         ("not-json", "failed", "a page of HTML"),
+        ("gzip-bomb", "failed", "unpacks to more than 32 MiB"),
     ],
 )
 def test_what_is_no_answer_of_the_pin_is_not_written(tmp_path: Path, fault: str, status: str, words: str) -> None:
@@ -189,6 +195,16 @@ async def _endpoints(url: str) -> tuple[Endpoint, ...]:
         return await offers(transport, MODEL)
     finally:
         await transport.close()
+
+
+def test_an_answer_without_end_is_given_up(tmp_path: Path) -> None:
+    """Chunks that keep coming are no silence; what was asked counts as billed."""
+    with Served(recording_app(["chutes"], chunk_delay=0.2)) as url:
+        (row,) = run(url, tmp_path, ["long-reasoning-stream"], longest_s=0.5)
+
+    assert (row.status, row.reason) == ("failed", "no end after 0 s; it may have been billed")
+    assert row.cost > 0
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_parameter_that_is_not_offered_is_not_asked(tmp_path: Path) -> None:

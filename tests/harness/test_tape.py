@@ -131,6 +131,22 @@ def test_bodies_that_were_swapped_are_refused_before_any_request() -> None:
         pass
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"status": 7}, "the status 7"),
+        ({"status": 10**12}, "the status 1000000000000"),
+        ({"reason": "\u00dc"}, "in its head"),
+        ({"headers": {"content-type": ["a\r\nb"]}}, "in its head"),
+        ({"headers": {"\u00fc": ["a"]}}, "in its head"),
+    ],
+)
+def test_what_no_server_could_have_sent_is_not_played(change: Any, words: str) -> None:
+    """A hostile cassette is refused with its reason, before any client trips over it."""
+    with pytest.raises(SetupError, match=words), playing(recording(replace(one("A", b"a"), **change))):
+        pass
+
+
 def test_an_empty_cassette_answers_nothing() -> None:
     """Replay never reaches out, whatever is missing."""
     with playing(Recording("p/s.yaml", ())) as tape, pytest.raises(MissError, match="which holds nothing"):
