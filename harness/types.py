@@ -25,6 +25,7 @@ class Origin(IntEnum):
 
 
 ORIGIN_NAMES = tuple(o.name.lower() for o in Origin)
+_MASK = bytes(int(o != Origin.INFERRED) for o in range(256))  # by the byte of an origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,4 +241,4 @@ class Verdict:
     @property
     def loss_mask(self) -> list[int]:
         """1 where the id may be trained on, shape [T]."""
-        return [int(o != Origin.INFERRED) for o in self.ids.origins]
+        return list(self.ids.origins.translate(_MASK))

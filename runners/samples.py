@@ -181,7 +181,7 @@ def fields(taken: Taken) -> dict[str, Any]:
         "index": row.index,
         "prompt_ids": taken.prompt_ids,
         "output_ids": verdict.ids.ids,
-        "origins": [ORIGIN_NAMES[o] for o in verdict.ids.origins],
+        "origins": list(map(ORIGIN_NAMES.__getitem__, verdict.ids.origins)),
         "loss_mask": verdict.loss_mask,
         "verdict": taken.verdict.name if taken.verdict else None,
         "assumptions": list(verdict.assumptions),
