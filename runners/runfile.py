@@ -95,13 +95,16 @@ def load_run(
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise SetupError(f"{path}: no TOML: {error}; {EXPECTED}") from None
-    faults = Faults(str(path), text)
+    faults, board = Faults(str(path), text), _board(scoreboard)
     if scoreboard is not None and "provider" not in table:
-        table["provider"] = scoreboard_block(scoreboard)
-        faults.files["provider"] = scoreboard
+        table["provider"], faults.files["provider"] = board["provider"], scoreboard
     elif scoreboard is not None:
         faults.add("it has a provider table, and --from-scoreboard gives another; leave one out", "provider")
     run = _checked(Path(path), table, faults, base_url, ticket)
+    if run is not None:
+        for key, here in (("model", run.model), ("base_url", run.base_url)):
+            if board.get(key, here) != here:
+                faults.add(f"{key} is {here} here, and {board[key]} in {scoreboard}; write that anew for this run", key)
     if run is None or faults.lines:
         raise SetupError("\n".join(faults.lines))
     return run
@@ -251,22 +254,24 @@ def _read(path: str | Path) -> str:
         raise SetupError(f"{path}: not UTF-8 text; expected a run file in TOML") from None
 
 
-def scoreboard_block(path: str) -> dict[str, Any]:
-    """The provider block in a file of `tokenproof providers`: the object itself, or its member `provider`.
+def _board(path: str | None) -> dict[str, Any]:
+    """What `tokenproof providers` wrote: `provider`, and the model and base URL that it is of; {} for no file.
 
-    Raises:
-        SetupError: It holds none.
+    A bare provider block is taken too.
     """
+    if path is None:
+        return {}
     try:
         value = json.loads(_read(path))
     except (ValueError, RecursionError) as error:
         raise SetupError(f"{path}: no JSON: {error!s:.120}; expected what `tokenproof providers` writes") from None
-    block = value.get("provider", value) if isinstance(value, dict) else None
+    board = value if isinstance(value, dict) and "provider" in value else {"provider": value}
+    block = board["provider"]
     if not isinstance(block, dict) or not set(block) & {"only", "order"}:
         raise SetupError(
             f"{path}: no provider block; expected what `tokenproof providers` writes, such as only = [...]"
         )
-    return block
+    return board
 
 
 def line_of(text: str, key: str, table: str = "", nth: int = 0) -> int:

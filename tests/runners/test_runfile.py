@@ -174,6 +174,19 @@ def test_the_provider_block_of_a_scoreboard(tmp_path: Path, wrapped: bool) -> No
     ]
 
 
+def test_a_scoreboard_of_another_run(tmp_path: Path) -> None:
+    """It says which model and place it is of: another one is a fault of each."""
+    block = {"only": ["chutes/int4"], "allow_fallbacks": False}
+    board = tmp_path / "board.json"
+    board.write_text(json.dumps({"provider": block, "model": "m", "base_url": "http://127.0.0.1:1/v1", "left_out": []}))
+
+    told = faults(tmp_path, run_text(ONE), scoreboard=str(board))
+    assert [line.partition(" is ")[0] for line in told] == ["run.toml:1: model", "run.toml:1: base_url"]
+    assert "m in" in told[0]
+    board.write_text(json.dumps({"provider": block, "model": "moonshotai/kimi-k2.5", "base_url": OPENROUTER}))
+    assert run_of(tmp_path, text=run_text(ONE), scoreboard=str(board)).pins == ("chutes/int4",)
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"answers": 3}', '{"provider": []}', "{" * 100_000])
 def test_what_is_no_scoreboard(tmp_path: Path, text: str) -> None:
     """A file without a provider block is named."""
