@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
 .PHONY: setup demo test check truth real bench prompts witnesses emulator-parity soak drift-planted false-green mutants \
-	cap cassette-round
+	cap cassette-round states
 setup: $(STAMP)
 $(STAMP): pyproject.toml tests/constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -64,3 +64,6 @@ false-green: setup
 
 mutants: setup
 	$(PY) -m tests.report_mutants
+
+states: setup
+	$(PY) -m tests.report_states

@@ -58,6 +58,74 @@ def body_for(role: str, ids: list[int]) -> Json:
     return body
 
 
+def _meta(**changes: Any) -> Change:
+    def change(body: Json) -> Json:
+        body["meta_info"].update(changes)
+        return body
+
+    return change
+
+
+def _rows(change: Callable[[list[Any]], list[Any]]) -> Change:
+    def changed(body: Json) -> Json:
+        states = body["meta_info"]["hidden_states"]
+        states[0] = change(states[0])
+        return body
+
+    return changed
+
+
+@dataclass(frozen=True, slots=True)
+class Trap:
+    """An answer that must be refused.
+
+    Attributes:
+        change: Of a sound body, by hand; None for the body that was recorded with 14 of 15 ids in the cache.
+        said: What the error says, as a pattern.
+        n_ids: How many ids are asked for.
+    """
+
+    name: str
+    change: Change | None
+    said: str
+    n_ids: int = 36
+
+    def answer(self, role: str, body: Json) -> Any:
+        """What the server of this role sends."""
+        return self.change(body) if self.change else recorded(role)["generate"]["cached"]
+
+
+CUT = "those of cached ids and all chunks but the last are missing: start it with --disable-radix-cache"
+TRAPS = (
+    Trap("cached rows, recorded", None, "14 of 15 ids came from its cache.*--disable-radix-cache", 15),
+    Trap(
+        "cached rows, count not told", lambda _: _meta(cached_tokens=None)(_cached()), f"1 rows for 15 ids; {CUT}", 15
+    ),
+    Trap("last chunk only", _rows(lambda rows: rows[-4:]), f"4 rows for 36 ids; {CUT}"),
+    Trap("one row less", _rows(lambda rows: rows[:-1]), "35 rows for 36 ids"),
+    Trap("one row more", _rows(lambda rows: [*rows, rows[-1]]), "37 rows for 36 ids"),
+    Trap("no row", _rows(lambda rows: []), "0 rows for 36 ids"),
+    Trap("ragged", _rows(lambda rows: [*rows[:5], rows[5][:-1], *rows[6:]]), r"row 5 has \d+ numbers; expected"),
+    Trap("null row", _rows(lambda rows: [*rows[:5], None, *rows[6:]]), "row 5 has NoneType numbers"),
+    Trap("text", _rows(lambda rows: [["x"] * len(rows[0]), *rows[1:]]), "states that are no numbers"),
+    Trap("nulls", _rows(lambda rows: [[None] * len(rows[0]), *rows[1:]]), "states that are no numbers"),
+    Trap("prompt cut", _meta(prompt_tokens=35), "it read 35 ids, 36 were sent"),
+    Trap("cached ids told", _meta(cached_tokens=3), "3 of 36 ids came from its cache"),
+    Trap("max_new_tokens 0", _meta(hidden_states=[]), "0 elements of states"),
+    Trap("states not enabled", _meta(hidden_states=None), "no meta_info.hidden_states; start the server with"),
+    Trap("error body", lambda body: {"error": "invalid type"}, "no meta_info.hidden_states"),
+    Trap("no object", lambda body: (200, b"[]"), "no meta_info.hidden_states"),
+)
+"""All but the first are made by hand."""
+
+
+def _cached() -> Json:
+    """The recorded cached body of the last states, cut to its prompt's element."""
+    body: Json = recorded("last")["generate"]["cached"]
+    body["meta_info"]["hidden_states"] = body["meta_info"]["hidden_states"][:1]
+    return body
+
+
 @dataclass
 class Pair:
     """Both servers."""

@@ -1,5 +1,7 @@
 """The SGLang back end, fed recorded answers over loopback; every trap is refused with its name."""
 
+import gzip
+import json
 from array import array
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,7 @@ import pytest
 import torch
 
 from harness.errors import ProviderError, SetupError
-from tests.runners.hidden_standin import ALL_IDS, FLAGS, read_alone, recorded, servers
+from tests.runners.hidden_standin import ALL_IDS, FLAGS, TRAPS, Trap, read_alone, recorded, servers
 
 IDS = array("q", ALL_IDS)
 
@@ -75,66 +77,26 @@ def test_facts_state_layers_style_and_what_is_proven(tmp_path: Path) -> None:
     assert facts.weights_sha256 is None
 
 
+@pytest.mark.shared
+def test_the_goldens_are_the_recordings(shared: Path) -> None:
+    """The bodies that ship are those of the recordings, to the last digit."""
+    for role, name in (("last", "full"), ("aux", "aux_eagle3")):
+        with gzip.open(shared / f"recordings/hidden_states/hidden_states_{name}.json.gz") as file:
+            told = json.load(file)
+        assert recorded(role)["generate"] == {"prefill": told["prefill_only"], "cached": told["True_warm"]}
+
+
 # --- traps in answers -----------------------------------------------------------------------------------------------
 
 
-def meta(**changes: Any) -> Any:
-    """A change of an answer's meta_info."""
-
-    def change(body: Any) -> Any:
-        body["meta_info"].update(changes)
-        return body
-
-    return change
-
-
-def rows(change: Any) -> Any:
-    """A change of an answer's rows."""
-
-    def changed(body: Any) -> Any:
-        body["meta_info"]["hidden_states"][0] = change(body["meta_info"]["hidden_states"][0])
-        return body
-
-    return changed
-
-
-def test_cached_rows_are_refused_as_they_were_recorded(tmp_path: Path) -> None:
-    """The recorded answer to a prompt of which 14 of 15 ids were cached: one row of the prompt is there."""
-    for role in ("last", "aux"):
-        with servers(**{role: lambda _, role=role: recorded(role)["generate"]["cached"]}) as pair:  # type: ignore[arg-type]
-            backend = pair.opened(tmp_path)
-            with pytest.raises(ProviderError, match=rf"\({role}\): 14 of 15 ids came from its cache.*--disable-radix"):
-                backend.states([IDS[:15]])
-
-
 @pytest.mark.parametrize("role", ["last", "aux"])
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [  # all made by hand from the recorded answer
-        pytest.param(
-            rows(lambda r: r[-4:]), "4 rows for 36 ids; those of cached ids and all chunks but the last", id="chunk"
-        ),
-        pytest.param(rows(lambda r: r[:-1]), "35 rows for 36 ids", id="one-less"),
-        pytest.param(rows(lambda r: [*r, r[-1]]), "37 rows for 36 ids", id="one-more"),
-        pytest.param(rows(lambda r: []), "0 rows for 36 ids", id="none"),
-        pytest.param(rows(lambda r: [*r[:5], r[5][:-1], *r[6:]]), r"row 5 has \d+ numbers; expected", id="ragged"),
-        pytest.param(rows(lambda r: [*r[:5], None, *r[6:]]), "row 5 has NoneType numbers", id="null-row"),
-        pytest.param(rows(lambda r: [["x"] * len(r[0]), *r[1:]]), "states that are no numbers", id="text"),
-        pytest.param(rows(lambda r: [[None] * len(r[0]), *r[1:]]), "states that are no numbers", id="nulls"),
-        pytest.param(meta(prompt_tokens=35), "it read 35 ids, 36 were sent", id="cut-prompt"),
-        pytest.param(meta(cached_tokens=3), "3 of 36 ids came from its cache", id="cached"),
-        pytest.param(meta(hidden_states=[]), "0 elements of states", id="max-new-tokens-0"),
-        pytest.param(meta(hidden_states=None), "no meta_info.hidden_states; start the server with", id="not-asked"),
-        pytest.param(lambda body: {"error": "invalid type"}, "no meta_info.hidden_states", id="error-body"),
-        pytest.param(lambda body: (200, b"[]"), "no meta_info.hidden_states", id="list"),
-    ],
-)
-def test_trap_answers_are_refused(tmp_path: Path, role: str, change: Any, said: str) -> None:
-    """Whichever of the two servers gives them; the message says which."""
-    with servers(**{role: change}) as pair:
+@pytest.mark.parametrize("trap", TRAPS, ids=lambda trap: trap.name)
+def test_trap_answers_are_refused(tmp_path: Path, role: str, trap: Trap) -> None:
+    """Whichever of the two servers gives them; the message says which, and what to do where that is known."""
+    with servers(**{role: lambda body: trap.answer(role, body)}) as pair:
         backend = pair.opened(tmp_path)
-        with pytest.raises(ProviderError, match=said) as caught:
-            backend.states([IDS])
+        with pytest.raises(ProviderError, match=trap.said) as caught:
+            backend.states([IDS[: trap.n_ids]])
     assert f"({role})" in str(caught.value)
 
 
