@@ -34,6 +34,7 @@ from harness.cli_golden import golden
 from harness.cli_plan import plan
 from harness.cli_providers import providers
 from harness.cli_record import record
+from harness.cli_report import report_page
 from harness.cli_samples import export, rejudge
 from harness.cli_shards import shards
 from harness.errors import SetupError
@@ -183,6 +184,7 @@ app.command()(calibrate)
 app.command()(drift)
 app.command()(extract)
 app.command()(record)
+app.command("report")(report_page)
 app.command()(gate)
 app.command()(generate)
 app.command()(providers)

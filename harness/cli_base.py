@@ -74,11 +74,14 @@ class Judging:
         except HarnessError as error:
             return Entry(entry.path, entry.line, trouble=str(error))
         except Exception as error:
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            said = f"{type(error).__name__}: {error!s:.200} ({Path(where.filename).name}:{where.lineno})"
-            return Entry(
-                entry.path, entry.line, trouble=f"a bug of tokenproof, please report it with this input: {said}"
-            )
+            return Entry(entry.path, entry.line, trouble=bug(error))
+
+
+def bug(error: Exception) -> str:
+    """What to say of an exception that nobody foresaw."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    said = f"{type(error).__name__}: {error!s:.200} ({Path(where.filename).name}:{where.lineno})"
+    return f"a bug of tokenproof, please report it with this input: {said}"
 
 
 def judging(model: str | None, provider: str | None, blind: bool, habits: str | None) -> Judging:

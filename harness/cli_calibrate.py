@@ -114,16 +114,11 @@ def _written(base: Habits, learned: Iterable[Habit]) -> str:
     return dump_habits(replace(base, lines=(*kept, *learned)), header=HEADER)
 
 
-def _key(habit: Habit) -> str:
-    parts = (habit.model or habit.format or "any format", f"thinking {habit.thinking}" if habit.thinking else "")
-    return ", ".join(p for p in (*parts, habit.finish) if p)
-
-
 def _object(
     learned: list[Habit], unknown: "list[Unknown]", n_used: int, n_bad: int, new: Habits, out: str | None
 ) -> dict[str, Any]:
     rows = [
-        {"provider": h.provider, "key": _key(h), "trait": h.trait, "value": h.value, "for": h.n_for}
+        {"provider": h.provider, "key": h.key, "trait": h.trait, "value": h.value, "for": h.n_for}
         | {"against": h.n_against, "first": h.first, "last": h.last}
         for h in learned
     ]
@@ -140,7 +135,7 @@ def _object(
 def _print(learned: list[Habit], unknown: "list[Unknown]", n_found: int, n_used: int, out: str | None) -> None:
     heads = ("provider", "key", "trait", "value", "for", "against", "answers of")
     rows = [
-        (h.provider, _key(h), h.trait, h.value, str(h.n_for), str(h.n_against), f"{h.first}..{h.last}") for h in learned
+        (h.provider, h.key, h.trait, h.value, str(h.n_for), str(h.n_against), f"{h.first}..{h.last}") for h in learned
     ]
     print(*report.plain_table(heads, rows), sep="\n")
     print("", "stays unknown", *report.plain_table(("provider", "key", "trait", "why"), unknown), sep="\n")

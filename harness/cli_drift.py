@@ -4,10 +4,11 @@ Part of the command: it may print. Knows nothing of how a change is told.
 """
 
 import json
+from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +16,9 @@ from harness import store
 from harness.cli_base import HabitsOption, clean_ends, complain, judging
 from harness.errors import SetupError
 from harness.types import Exchange
+
+if TYPE_CHECKING:
+    from harness.drift import Comparison
 
 CASSETTES = "cassettes"
 SideArgument = Annotated[str, typer.Argument(help="A file, a folder, or a git revision: REV, or REV:FOLDER.")]
@@ -44,11 +48,10 @@ def drift(old: SideArgument, new: SideArgument, as_json: JsonOption = False, hab
 
     with clean_ends(), ExitStack() as places:
         kit = judging(None, None, False, habits).kit
-        (before, n_bad), (now, n_bad_now) = (recordings(_place(side, places)) for side in (old, new))
+        (before, n_bad), (now, n_bad_now) = (recordings(place_of(side, places)) for side in (old, new))
         found = compare(before, now, kit)
         if not found.n_pairs:
-            keys = ", ".join([*found.only_old[:2], *found.only_new[:2]]) or "nothing at all"
-            raise SetupError(f"no recording of {old} has a counterpart in {new} (found {keys}); nothing was compared")
+            raise unpaired(old, new, found)
         if as_json:
             print(json.dumps(drift_object(found)))
         else:
@@ -56,7 +59,13 @@ def drift(old: SideArgument, new: SideArgument, as_json: JsonOption = False, hab
         raise typer.Exit(2 if n_bad + n_bad_now else int(found.touches_ids))
 
 
-def _place(side: str, places: ExitStack) -> Path:
+def unpaired(old: str, new: str, found: "Comparison") -> SetupError:
+    """That nothing could be compared is no success."""
+    keys = ", ".join([*found.only_old[:2], *found.only_new[:2]]) or "nothing at all"
+    return SetupError(f"no recording of {old} has a counterpart in {new} (found {keys}); nothing was compared")
+
+
+def place_of(side: str, places: ExitStack) -> Path:
     """What is there, else what a revision has."""
     from harness.checkout import checkout_of, files_at
 
@@ -69,8 +78,8 @@ def _place(side: str, places: ExitStack) -> Path:
     return places.enter_context(files_at(root, revision, folder.strip("/") or CASSETTES))
 
 
-def recordings(place: Path) -> tuple[dict[str, Exchange], int]:
-    """Key -> exchange of every answer in a file or folder, and how many inputs are none.
+def recordings(place: Path, say: Callable[[str], None] = complain) -> tuple[dict[str, Exchange], int]:
+    """Key -> exchange of every answer in a file or folder, and how many inputs are none; of those it says why.
 
     The key is the file's place in the folder; of several answers in one file also the name, or the position.
     """
@@ -81,7 +90,7 @@ def recordings(place: Path) -> tuple[dict[str, Exchange], int]:
         for entry in entries:
             if entry.exchange is None:
                 n_bad += 1
-                complain(f"{entry.place}: {entry.trouble}")
+                say(f"{entry.place}: {entry.trouble}")
             else:
                 good.append((entry.place, entry.exchange))
         file = Path(path).relative_to(place).with_suffix("").as_posix() if place.is_dir() else ""

@@ -100,30 +100,34 @@ def providers(
 
 
 def _rows(paths: list[str], judge_of: Judging, place: "Target", bad: list[str]) -> "Iterator[Seen]":
-    from harness.evidence import speaks
-    from harness.scoreboard import Seen
-
-    provenance = cache(_provenance)
+    provenance = cache(provenance_of)
     for entry in store.read(paths):
         found = judge_of.judged(entry)[1]
         if entry.exchange is None or not isinstance(found, Verdict):
             bad.append(entry.place)
             complain(f"{entry.place}: {entry.trouble or getattr(found, 'trouble', '')}")
             continue
-        of = provenance(entry.path)
-        model, pin = _asked(entry.exchange.request)
-        turn = _turn(entry.exchange)
-        stranger = turn is not None and turn.provider != of.provider_name
-        yield Seen(
-            found,
-            of.provider_name or found.provider or "?",
-            of.model or model or found.model or "?",
-            of.provider or pin,
-            of.quantization,
-            of.kind,
-            speaks(of, place) and not stranger,
-            of.at or _made(turn),
-        )
+        yield seen_of(entry.exchange, found, provenance(entry.path), place)
+
+
+def seen_of(exchange: Exchange, verdict: Verdict, of: "Provenance", place: "Target") -> "Seen":
+    """What the scoreboard counts of one answer; only what was recorded at the place of the run speaks for it."""
+    from harness.evidence import speaks
+    from harness.scoreboard import Seen
+
+    model, pin = _asked(exchange.request)
+    turn = _turn(exchange)
+    stranger = turn is not None and turn.provider != of.provider_name
+    return Seen(
+        verdict,
+        of.provider_name or verdict.provider or "?",
+        of.model or model or verdict.model or "?",
+        of.provider or pin,
+        of.quantization,
+        of.kind,
+        speaks(of, place) and not stranger,
+        of.at or _made(turn),
+    )
 
 
 def _asked(request: Mapping[str, Any]) -> tuple[str, str]:
@@ -134,7 +138,7 @@ def _asked(request: Mapping[str, Any]) -> tuple[str, str]:
     return (model if isinstance(model, str) else ""), (pin if isinstance(pin, str) else "")
 
 
-def _provenance(path: str) -> "Provenance":
+def provenance_of(path: str) -> "Provenance":
     """Where a file's answers came from; only cassettes say it."""
     from harness.cassette_files import read_recording
     from harness.recording import Provenance, complaints

@@ -19,18 +19,23 @@ SHOWN = 3
 
 def drift_lines(found: Comparison) -> Iterator[str]:
     """A line a change, then what was compared."""
-    heads = ("provider", "what", "before", "now", "touches ids", "shown by")
-    rows = []
-    for d in found.drifts:
-        touches = "yes" if d.touches_ids else "no"
-        rows.append([*map(printable, (d.provider, d.aspect, d.old, d.new, touches, f"{_some(d.shown_by)}: {d.why}"))])
+    heads, rows = drift_table(found)
     if rows:
-        yield from (*plain_table(heads, rows), "")
+        yield from (*plain_table(heads, [[*map(printable, row)] for row in rows]), "")
     n_touching = sum(d.touches_ids for d in found.drifts)
     yield f"{found.n_pairs} pairs compared; {len(rows)} changes, {n_touching} of them touch ids"
     for name, keys in (("before", found.only_old), ("now", found.only_new)):
         if keys:
             yield printable(f"only {name}: {_some(keys)}")
+
+
+def drift_table(found: Comparison) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """(heads, rows), a row a change."""
+    rows: list[tuple[str, ...]] = [
+        (d.provider, d.aspect, d.old, d.new, "yes" if d.touches_ids else "no", f"{_some(d.shown_by)}: {d.why}")
+        for d in found.drifts
+    ]
+    return ("provider", "what", "before", "now", "touches ids", "shown by"), rows
 
 
 def drift_object(found: Comparison) -> dict[str, Any]:
@@ -55,17 +60,22 @@ SHOWN_HABITS = ("terminator_billed", "think_billed", "offset", "call_id", "argum
 """What decides most; --json tells all."""
 
 
-def score_lines(scores: Sequence[Score], habits: Habits, now: datetime) -> Iterator[str]:
-    """A table, a row an endpoint and model."""
+def score_table(scores: Sequence[Score], habits: Habits, now: datetime) -> tuple[tuple[str, ...], list[list[str]]]:
+    """(heads, rows), a row an endpoint and model."""
     rows = []
     for s in scores:
         known = habits_of(s, habits)
         shown = "; ".join(f"{trait} {known[trait]}" for trait in SHOWN_HABITS if trait in known)
         by = ", ".join(f"{code} {n}" for code, n in s.findings.most_common(SHOWN)) or "-"
         numbers = [str(s.answers), *(str(s.verdicts[name]) for name in VERDICTS), f"{s.good} of {s.speaking}"]
-        cells = [s.provider, s.tag or "?", s.model, *numbers, _age(s.newest, now), by, shown or "none known"]
-        rows.append([printable(cell) for cell in cells])
-    yield from plain_table(SCORE_HEADS, rows)
+        rows.append([s.provider, s.tag or "?", s.model, *numbers, _age(s.newest, now), by, shown or "none known"])
+    return SCORE_HEADS, rows
+
+
+def score_lines(scores: Sequence[Score], habits: Habits, now: datetime) -> Iterator[str]:
+    """The same as lines."""
+    heads, rows = score_table(scores, habits, now)
+    yield from plain_table(heads, [[*map(printable, row)] for row in rows])
 
 
 def _age(newest: datetime | None, now: datetime) -> str:

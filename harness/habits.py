@@ -116,6 +116,13 @@ class Habit:
         if self.value not in allowed:
             raise SetupError(f"habit of {self.provider!r}: {self.trait} = {self.value!r} is not one of {allowed}")
 
+    @property
+    def key(self) -> str:
+        """Which answers it holds for, in words."""
+        told = ((name, getattr(self, name)) for name in ("thinking", "finish", "stream", "tools", "wire"))
+        narrowed = [value if name == "finish" else f"{name} {value}" for name, value in told if value]
+        return ", ".join([self.model or self.format or "any format", *narrowed])
+
     def line(self) -> str:
         """This habit as one line of the file."""
         told = ((f.name, getattr(self, f.name)) for f in fields(self) if getattr(self, f.name) != f.default)

@@ -178,14 +178,15 @@ def coloured_tokens(verdict: Verdict, vocab: Vocab) -> None:
     text = Text()
     for k, (token, origin) in enumerate(zip(verdict.ids.ids, verdict.ids.origins, strict=True)):
         style = f"{ORIGIN_STYLES[Origin(origin)]} {SHADES[k % 2]}"
-        text.append(f" {token} {piece(vocab, token)} " if vocab.is_control(token) else _seen(vocab, token), style)
+        text.append(f" {token} {piece(vocab, token)} " if vocab.is_control(token) else seen(vocab, token), style)
     text.append("\n\norigins: ")
     for o in sorted(set(verdict.ids.origins)):
         text.append(ORIGIN_NAMES[o], ORIGIN_STYLES[Origin(o)]).append("  ")
     Console(force_terminal=True, color_system="256").print(text, soft_wrap=True)  # the caller has decided for colour
 
 
-def _seen(vocab: Vocab, token: int) -> str:
+def seen(vocab: Vocab, token: int) -> str:
+    """A token as running text: blanks that can be seen, line breaks that break, anything else unprintable escaped."""
     text = vocab.token_bytes(token).decode("utf-8", "backslashreplace")
     return "".join(VISIBLE.get(c) or (c if c.isprintable() else ascii(c)[1:-1]) for c in text)
 

@@ -44,13 +44,19 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "tapes": ("recording", "cassette_text", "matching", "scrub"),
     # the order of the stages, and what uses several of them in some order
     "flow": (
-        *("asked", "replay", "flow", "calibrate"),
+        *("asked", "replay", "flow", "calibrate", "traces"),
         *("sightings", "aspects", "drift_bills", "drift"),  # two recordings of one request, held against each other
     ),
     # each owns one outside thing; `inputs` is the shape of what the files hold
     "shell": (
         *("settings", "encoder", "cassette", "cassette_files", "emulator", "inputs", "store", "report"),
-        *("checkout", "evidence_report"),  # git; what recordings say of providers, for a terminal
+        *(
+            "checkout",
+            "evidence_report",
+            "markup",
+            "page",
+            "page_answers",
+        ),  # git; what recordings say of providers, for a terminal
         *("sockets", "tape", "scenarios", "spending", "record", "session_tapes"),  # records and plays exchanges
         "scoreboard",
         *("evidence", "proof", "outcomes", "required_tests", "fresh", "gate"),  # what a ticket needs, who finds it out
@@ -65,7 +71,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "cli": (
         *("cli", "cli_base", "cli_calibrate", "cli_drift", "cli_extract", "cli_gate", "cli_golden", "cli_record"),
         *("cli_backends", "cli_proving"),
-        *("cli_samples", "cli_plan", "cli_shards", "cli_generate", "cli_providers"),
+        *("cli_samples", "cli_plan", "cli_shards", "cli_generate", "cli_providers", "cli_report"),
     ),
     "plugin": ("plugin", "plugin_fixtures"),  # the other way in: a test suite
 }

@@ -269,3 +269,17 @@ def test_the_shipped_file_says_its_trait_of_the_recorded_stacks() -> None:
     assert (vllm["reasoning_end"], vllm["call_id"], vllm["argument_types"]) == ("lost", "as-sent", "coerced")
     assert (sglang["reasoning_end"], sglang["call_id"], sglang["argument_types"]) == ("kept", "renumbered", "kept")
     assert (vllm["think_billed"], sglang["terminator_billed"]) == ("no", "yes")
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ({}, "any format"),
+        ({"format": "kimi-k2"}, "kimi-k2"),
+        ({"model": "m", "format": "kimi-k2", "thinking": "on", "finish": "stop"}, "m, thinking on, stop"),
+        ({"stream": "no", "tools": "yes", "wire": "spaced"}, "any format, stream no, tools yes, wire spaced"),
+    ],
+)
+def test_a_key_in_words(key: dict[str, Any], words: str) -> None:
+    """All that narrows a line is told."""
+    assert Habit("P", "call_id", "minted", **key).key == words
