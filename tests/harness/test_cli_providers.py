@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from harness.cassette_text import cassette_text
 from harness.cli import app
-from runners.runfile import scoreboard_block
 from tests.emulator_kit import MODEL
 from tests.gate_kit import CAST, PLAYED, URL, recording
 from tests.harness.test_sightings import body
+from tests.runners.run_kit import ONE, run_of, run_text
 
 RUN = CliRunner()
 
@@ -67,7 +67,8 @@ def test_the_block_is_what_a_run_reads(tmp_path: Path) -> None:
     board = tmp_path / "board.json"
     code, out, _ = run(folder(tmp_path / "c"), "--write", board)
     assert (code, out.splitlines()[-1]) == (0, f"{board}: only atlas-cloud/int4, chutes/int4")
-    assert scoreboard_block(str(board)) == {
+    read = run_of(tmp_path, text=run_text(ONE), base_url=URL, scoreboard=str(board))
+    assert dict(read.provider) == {
         "only": ["atlas-cloud/int4", "chutes/int4"],
         "quantizations": ["int4"],
         "allow_fallbacks": False,
