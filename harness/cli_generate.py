@@ -32,6 +32,7 @@ from harness.encoder import encode_prompt_text
 from harness.settings import settings
 
 if TYPE_CHECKING:
+    from harness.transport import Target
     from runners.bulk import Launch
     from runners.live_view import Planned
     from runners.progress import Progress, Stop, Watch
@@ -83,14 +84,14 @@ def generate(
       tokenproof generate run.toml --ungated "trying the emulator" --base-url http://127.0.0.1:8000/api/v1
       tokenproof generate run.toml --amend "twice the budget" --json | jq .bill
     """
+    from harness.transport import target
     from runners.live_view import said
     from runners.runfile import load_run
 
     with clean_ends():
-        place = base_url or settings().base_url
-        loaded = load_run(run, base_url=place, scoreboard=scoreboard, ticket=ticket)
-        launch = launched(loaded, ungated, habits, n_judges(judges), amend)
-        stop = run_it(launch, allow_host or [])
+        loaded = load_run(run, base_url=base_url or settings().base_url, scoreboard=scoreboard, ticket=ticket)
+        to = target(loaded.base_url, settings().api_key, allow_host or ())  # a missing key is told before the survey
+        stop = run_it(launched(loaded, ungated, habits, n_judges(judges), amend), to)
         if not stop.good:
             complain(f"stopped: {said(stop)}; the same command goes on from here")
         told = write_samples(loaded.out, judging(None, None, False, habits).kit, allow_unverified_prompt)
@@ -125,19 +126,17 @@ def launched(run: Any, ungated: str | None, habits: str | None, n_judges: int, a
     return Launch(run, surveyed, Recipe(habits_text(path), settings().vocab, facts), ticket, amend, n_judges=n_judges)
 
 
-def run_it(launch: "Launch", allow_host: list[str], probe: int | None = None) -> "Stop":
+def run_it(launch: "Launch", to: "Target", probe: int | None = None) -> "Stop":
     """The run until it stops, watched; Ctrl-C drains it."""
     import asyncio  # late, as all that follows: no other command should pay for what bulk generation needs
 
     from harness.client_bulk import AiohttpTransport, run
-    from harness.transport import target
     from runners.attempts import Outside
     from runners.backoff import wait_s
     from runners.bulk import generate
     from runners.generate import Run
     from runners.live_view import Planned
 
-    place = target(launch.run.base_url, settings().api_key, allow_host)
     planned = {
         told.name: Planned(min(told.n_prompts, probe or told.n_prompts), data.tokens)
         for data, told in zip(launch.run.data_sets, launch.surveyed, strict=True)
@@ -150,7 +149,7 @@ def run_it(launch: "Launch", allow_host: list[str], probe: int | None = None) ->
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, made.interrupt)
 
-        transport = AiohttpTransport(place)
+        transport = AiohttpTransport(to)
         outside = Outside(transport, time.monotonic, time.time, asyncio.sleep, random.random, wait_s)
         try:
             with watching(launch, planned) as watch:

@@ -115,10 +115,12 @@ def plan(
 
 def _probe(run: "RunFile", n: int, ungated: str | None, allow_host: list[str]) -> None:
     """Ask the first prompts of each data set; what came is in the run's ledger."""
+    from harness.transport import target
     from runners.live_view import said
 
+    to = target(run.base_url, settings().api_key, allow_host)
     each = -(-n // len(run.data_sets))
-    stop = run_it(launched(run, ungated, None, 0), allow_host, probe=each)
+    stop = run_it(launched(run, ungated, None, 0), to, probe=each)
     if not stop.good:
         complain(f"the probe stopped: {said(stop)}")
 

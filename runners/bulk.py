@@ -20,7 +20,7 @@ from runners import ledger_writes as w
 from runners.admission import endpoint_differences
 from runners.attempts import Outside
 from runners.budget import Price, dearest, nano_of
-from runners.data_sets import Surveyed, prompts
+from runners.data_sets import Digest, Surveyed, prompts
 from runners.desk import Orders
 from runners.generate import Run
 from runners.identity import canonical_run, changes, run_sha256
@@ -30,7 +30,7 @@ from runners.ledger import Ledger, open_ledger, read_ledger
 from runners.output import LEDGER
 from runners.plan import limits
 from runners.progress import Stop, Watch
-from runners.runfile import RunFile
+from runners.runfile import DataSet, RunFile
 from runners.verdicts import Facts
 
 PER_MILLION = Decimal(1_000_000)
@@ -172,5 +172,16 @@ def _orders(run: RunFile, endpoints: tuple[Endpoint, ...], price: Price, *, amen
 
 def _prompts(launch: Launch) -> Iterator[Prompt]:
     """All prompts in the order of the run file, or the first of each data set."""
-    every = (prompts(launch.run, data, encode_prompt_text) for data in launch.run.data_sets)
+    pairs = zip(launch.run.data_sets, launch.surveyed, strict=True)
+    every = (_same(launch.run, data, told) for data, told in pairs)
     return chain.from_iterable(islice(some, launch.probe) for some in every)
+
+
+def _same(run: RunFile, data: DataSet, told: Surveyed) -> Iterator[Prompt]:
+    """The prompts of a data set; an error at their end where they were not those that were surveyed."""
+    digest = Digest()
+    for prompt in prompts(run, data, encode_prompt_text):
+        digest.add(prompt)
+        yield prompt
+    if digest.hexdigest() != told.sha256:
+        raise SetupError(f"data set {data.name}: {data.shown} changed while it was read; {AMEND}")

@@ -44,6 +44,22 @@ class Surveyed:
     sha256: str
 
 
+class Digest:
+    """Of prompts in their order: their ids and their requests."""
+
+    def __init__(self) -> None:
+        self._sha256 = hashlib.sha256()
+
+    def add(self, prompt: Prompt) -> None:
+        """One more."""
+        for part in (prompt.id.encode(), prompt.body):
+            self._sha256.update(b"%d:%s" % (len(part), part))
+
+    def hexdigest(self) -> str:
+        """In hex."""
+        return self._sha256.hexdigest()
+
+
 class Faults:
     """Places and what is wrong there: the first MAX_TOLD, and how many there are."""
 
@@ -96,7 +112,7 @@ def prompts(run: RunFile, data: DataSet, encode: Encode) -> Iterator[Prompt]:
 
 
 def _surveyed(run: RunFile, data: DataSet, encode: Encode, faults: Faults, tick: Callable[[], None]) -> Surveyed:
-    digest, ids = hashlib.sha256(), array("Q")
+    digest, ids = Digest(), array("Q")
     n = tokens = longest = n_bytes = 0
     try:
         for place, prompt in _prompts(run, data, encode):
@@ -107,8 +123,7 @@ def _surveyed(run: RunFile, data: DataSet, encode: Encode, faults: Faults, tick:
             n, tokens, longest = n + 1, tokens + prompt.n_prompt, max(longest, prompt.n_prompt)
             n_bytes += len(prompt.body)
             ids.append(_hash(prompt.id))
-            for part in (prompt.id.encode(), prompt.body):
-                digest.update(b"%d:%s" % (len(part), part))
+            digest.add(prompt)
         _same_ids(data, ids, faults)
     except SetupError as error:  # the file itself
         faults.add(data.shown, error)

@@ -146,18 +146,19 @@ def _verdicts(now: Progress) -> dict[str, int]:
 
 
 class LogView:
-    """Plain lines: one at the start, one every LOG_EVERY_S, one at the end."""
+    """Plain lines: at the start, every LOG_EVERY_S, when nothing more is sent, and when all of it has come in."""
 
     def __init__(self, planned: Mapping[str, Planned], write: Callable[[str], object]) -> None:
         self._planned, self._write = planned, write
         self._first: Progress | None = None
-        self._told_s = 0.0
+        self._told_s, self._stage = 0.0, 0
 
     def __call__(self, now: Progress) -> None:
         """Take one moment."""
-        begins = self._first is None
-        self._first = self._first or now
-        if begins or now.stop or now.at_s - self._told_s >= LOG_EVERY_S:
+        stage = 0 if now.stop is None else 2 if now.in_flight == now.unjudged == 0 else 1
+        new = self._first is None or stage > self._stage
+        self._first, self._stage = self._first or now, stage
+        if new or now.at_s - self._told_s >= LOG_EVERY_S:
             self._told_s = now.at_s
             self._write(line(self._first, now, self._planned))
 

@@ -163,6 +163,17 @@ async def test_what_the_listing_of_today_says_against_it(
     assert host.seen == []
 
 
+async def test_a_data_set_that_changes_under_the_run(tmp_path: Path) -> None:
+    """What was surveyed is what is asked, or the run stops and says so."""
+    run = run_of(tmp_path, *SIX)
+    what = launch(run)
+    data_file(tmp_path, *SIX[:5], {"prompt": "another"})
+
+    stop, _, _ = await done(what)
+
+    assert (stop.why, "a.jsonl changed while it was read" in stop.text) == ("input", True)
+
+
 async def test_limits_and_targets_of_data_sets(tmp_path: Path) -> None:
     """A limit counts prompts, a target tokens; the others go on."""
     data_file(tmp_path, *({"prompt": f"other {k}"} for k in range(40)), name="b.jsonl")

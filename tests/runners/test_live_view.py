@@ -96,6 +96,19 @@ def test_the_log_has_few_lines() -> None:
     assert lines[-1].endswith("stop: done")
 
 
+def test_a_run_that_drains_is_told_shortly() -> None:
+    """When it stops sending, every ten seconds while the rest comes in, and when it has come."""
+    lines: list[str] = []
+    view, stop = LogView(PLANNED, lines.append), Stop("interrupted", "")
+    view(moment())
+    for k in range(100):
+        view(moment(5 + k / 8, a=k, stop=stop))
+    for k in range(3):
+        view(moment(18 + k, a=100, stop=stop, in_flight=0))
+
+    assert [text.partition(" ")[0] for text in lines] == ["0", "0", "80", "100"]
+
+
 def test_the_terminal_shows_every_part() -> None:
     """Bars with their data sets, providers, dollars and speed; what was drawn last stays."""
     screen = io.StringIO()
