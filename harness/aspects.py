@@ -102,6 +102,12 @@ def _counted_reasoning(e: Evidence) -> str | None:
     return {0: "ids", 1: "ids+1"}.get(e.reasoning_excess, "other")
 
 
+def _told_reasoning(s: Sighting) -> str | None:
+    """The number itself: a text that lost a blank has another count, and its host may count as before."""
+    told = s.turn.usage.reasoning_tokens if s.turn and s.turn.usage else None
+    return None if told is None else str(told)
+
+
 def _spaces(e: Evidence) -> str | None:
     return None if e.edge_spaces is None else "inserted" if e.edge_spaces else "none"
 
@@ -133,7 +139,7 @@ ASPECTS: Mapping[str, Aspect] = MappingProxyType(
         "reasoning_end": Aspect(_edge("reasoning", -1)),
         "content_start": Aspect(_edge("content", 0)),
         "content_end": Aspect(_edge("content", -1)),
-        "reasoning_tokens": Aspect(_of_evidence(_counted_reasoning)),
+        "reasoning_tokens": Aspect(_of_evidence(_counted_reasoning), exact=_told_reasoning),
         "spaces": Aspect(_of_evidence(_spaces)),
         "raw_sections": Aspect(_raw_section, proofs=("shown",)),
         "control_ids": Aspect(_leaks, proofs=("shown",)),

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness.errors import SetupError
+from harness.settings import child_environment
 
 REVISION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@^~{}-]*")
 TIMEOUT_S = 60.0
@@ -70,9 +71,11 @@ def files_at(root: Path, revision: str, folder: str) -> Iterator[Path]:
 
 
 def _git(folder: Path, *arguments: str) -> bytes:
-    command = ["git", "-C", str(folder), *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, check=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL)
+    command, plain = ["git", "-C", str(folder), *arguments], child_environment(prefix="GIT_")
+    try:  # GIT_DIR and its like would make git answer for another tree
+        done = subprocess.run(
+            command, capture_output=True, check=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL, env=plain
+        )
     except subprocess.CalledProcessError as error:
         said = error.stderr.decode("utf-8", "replace").strip().splitlines() or ["no reason given"]
         raise SetupError(f"git {arguments[0]} failed: {said[-1]:.200}") from error

@@ -44,7 +44,11 @@ CassettesOption = Annotated[
 MaxAgeOption = Annotated[
     float,
     typer.Option(
-        "--max-age", metavar="DAYS", min=0.0, help="Older recordings prove nothing, and the ticket ends then."
+        "--max-age",
+        metavar="DAYS",
+        min=0.0,
+        max=365.0,
+        help="Older recordings prove nothing, and the ticket ends then.",
     ),
 ]
 MinOption = Annotated[

@@ -32,7 +32,10 @@ ModelOption = Annotated[
     str | None, typer.Option("--model", metavar="M", help="With --write: of the run; needed where several were seen.")
 ]
 MaxAgeOption = Annotated[
-    float, typer.Option("--max-age", metavar="DAYS", min=0.0, help="With --write: the newest evidence is no older.")
+    float,
+    typer.Option(
+        "--max-age", metavar="DAYS", min=0.0, max=365.0, help="With --write: the newest evidence is no older."
+    ),
 ]
 MinOption = Annotated[
     float, typer.Option("--min-verified", metavar="SHARE", min=0.0, max=1.0, help="With --write: of an endpoint.")

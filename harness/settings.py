@@ -42,6 +42,9 @@ def settings(environ: Mapping[str, str] = os.environ) -> Settings:
     )
 
 
-def child_environment(without: Collection[str], environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment for a process of ours, the names of `without` and the API key left out."""
-    return {name: value for name, value in environ.items() if name not in {*without, "OPENROUTER_API_KEY"}}
+def child_environment(
+    without: Collection[str] = (), *, prefix: str = "OPENROUTER_API_KEY", environ: Mapping[str, str] = os.environ
+) -> dict[str, str]:
+    """The environment for a process of ours: without these names, those that begin with `prefix`, and the API key."""
+    gone = {*without, "OPENROUTER_API_KEY"}
+    return {name: value for name, value in environ.items() if name not in gone and not name.startswith(prefix)}

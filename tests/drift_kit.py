@@ -112,7 +112,7 @@ def record(host: Host, seed: int, nonce: int = 0, scenarios: Sequence[Scenario] 
     """A recording of each scenario; equal seeds sample the same, `nonce` is what ids of answers are made from."""
     tag = f"{host.preset.name}/int4"
     truths = {s.name: sampled(s, random.Random(f"{seed} {s.name}")) for s in scenarios}
-    app = _Emulator(
+    app = ChangingEmulator(
         answers=lambda request: truths[request["messages"][-1]["content"]],
         token_bytes=load_vocab().token_bytes,
         clock=lambda: 1_800_000_000.0 + nonce,
@@ -125,18 +125,19 @@ def record(host: Host, seed: int, nonce: int = 0, scenarios: Sequence[Scenario] 
         request = scenario.request(tag)
         reply = emulator_kit.chat(app, request)
         key = f"{host.preset.name}/{scenario.name.replace(' ', '-')}"
-        made[key] = Exchange(key, emulator_kit.whole(_rewritten(reply, host.rewrite)), request)
+        made[key] = Exchange(key, emulator_kit.whole(reply), request)
     return made
 
 
-class _Emulator(Emulator):
-    """The emulator with a host's twist between answer and wire."""
+class ChangingEmulator(Emulator):
+    """The emulator with a host's twist and rewriting between answer and wire."""
 
     host: Host
 
     def _answer(self, request: Mapping[str, Any], offer: Any, truth: Truth, fault: Any) -> Reply:
         asked = request if self.host.parses else {k: v for k, v in request.items() if k != "tools"}
-        return super()._answer(asked, offer, truth, replace(fault, said=self.host.twist))
+        reply = super()._answer(asked, offer, truth, replace(fault, said=self.host.twist))
+        return _rewritten(reply, self.host.rewrite)
 
 
 def _rewritten(reply: Reply, rewrite: Rewrite) -> Reply:
@@ -209,7 +210,7 @@ def _host(**changes: Any) -> Callable[[Host], Host]:
 PLANTS: Mapping[str, tuple[str, str, Callable[[Host], Host], frozenset[str]]] = {
     # what changed: (aspect, the new value that has to be told, the change, presets that always did it)
     "ids minted": ("call_id", "minted", _preset(call_id="minted"), frozenset({"together"})),
-    "call index rewritten": ("call_index", "counted", _host(twist=renumbered), frozenset({"together"})),
+    "call index rewritten": ("call_index", "", _host(twist=renumbered), frozenset({"together"})),
     "arguments re-serialised": (
         "arguments",
         "compact",

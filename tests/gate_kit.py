@@ -25,6 +25,7 @@ from harness.openrouter_lists import Endpoint
 from harness.preset_table import PRESETS
 from harness.prompt import render
 from harness.recording import Interaction, Provenance, Recording, pair_of
+from harness.required_tests import Ran, listed
 from tests import emulator_kit
 from tests.conftest import ROOT
 from tests.drift_kit import SCENARIOS, Scenario, sampled
@@ -154,6 +155,11 @@ class Checkout:
         )
         last = (done.stdout.strip().splitlines() or ["{}"])[-1]
         return done.returncode, json.loads(last) if last.startswith("{") else {"reasons": [done.stderr]}
+
+
+def passing(root: Path, junit: Path | None = None) -> Ran:
+    """Stands in for the run of the required tests where a test is about something else: it costs seconds."""
+    return Ran(dict.fromkeys(listed(root), "passed"), ())
 
 
 def checkout(place: Path, now: datetime | None = None) -> Checkout:

@@ -66,6 +66,15 @@ def test_everything_else_is_a_change(root: Path) -> None:
         git(root, "update-index", "--no" + flag[1:], "cassettes/a b/x.yaml")
 
 
+def test_the_environment_cannot_name_another_tree(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GIT_DIR and GIT_WORK_TREE of a clean tree elsewhere do not make this one clean."""
+    git(tmp_path, "init", "-q", "other")
+    (root / "new").write_text("1")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(tmp_path / "other"))
+    assert changes(root) == ("new",)
+
+
 def test_files_of_a_revision(root: Path) -> None:
     """A folder as it was, in a place that is gone afterwards; the tree stays as it is."""
     with files_at(root, "HEAD~1", "cassettes") as place:

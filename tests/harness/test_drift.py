@@ -184,6 +184,19 @@ def test_chunks_that_grow() -> None:
     assert changed([stream("content", *words)], [stream("content", *nearly)]) == []
 
 
+def test_a_count_that_stays_is_no_change() -> None:
+    """A host that counts reasoning as before and strips a blank of it changed the blank alone."""
+
+    def answer(reasoning: str, counted: int) -> dict[str, Any]:
+        made = body(reasoning=reasoning, content="Hi")
+        made["usage"]["completion_tokens_details"] = {"reasoning_tokens": counted}
+        return made
+
+    blank, none = "Look at it.\n\n", "Look at it."
+    assert names(changed([answer(blank, 5)], [answer(none, 5)])) == [("reasoning_end", "kept", "lost")]
+    assert names(changed([answer(none, 4)], [answer(none, 5)])) == [("reasoning_tokens", "ids", "ids+1")]
+
+
 def test_what_has_no_counterpart_is_named() -> None:
     """Keys on one side alone are listed, and nothing is told of them."""
     one, two = Exchange("a", text("Hello there. ")), Exchange("b", text("Hello there."))

@@ -22,7 +22,7 @@ from harness.scenarios import Scenarios
 from harness.store import read_ticket
 from tests.conftest import ROOT
 from tests.emulator_kit import MODEL
-from tests.gate_kit import Checkout, checkout
+from tests.gate_kit import Checkout, checkout, passing
 from tests.harness.test_cli_gate import RUN
 from tests.scenario_truths import endpoints, recording_app, shipped, truth_of
 from tests.served import Served
@@ -65,6 +65,7 @@ def emulated(served: tuple[Emulator, str]) -> Iterator[tuple[Emulator, str]]:
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     """A sound checkout without any cassette, which this process takes for its own."""
     monkeypatch.setattr(gate, "ROOT", tmp_path / "c")
+    monkeypatch.setattr(gate, "run_required", passing)
     found = checkout(tmp_path / "c")
     shutil.rmtree(found.root / "cassettes")
     found.commit()

@@ -17,7 +17,7 @@ from harness.ticket import TicketProvider, utc_text, verify
 from harness.transport import target
 from tests.conftest import ROOT
 from tests.emulator_kit import MODEL
-from tests.gate_kit import CAST, PLAYED, URL, Checkout, checkout
+from tests.gate_kit import CAST, PLAYED, URL, Checkout, checkout, passing
 from tests.harness.test_checkout import git
 from tests.harness.test_sightings import kit
 
@@ -30,6 +30,13 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     """A sound checkout that this process takes for its own."""
     monkeypatch.setattr(gate, "ROOT", tmp_path / "c")
     return checkout(tmp_path / "c", NOW)
+
+
+@pytest.fixture
+def quick(made: Checkout, monkeypatch: pytest.MonkeyPatch) -> Checkout:
+    """The same, for what is not about the required tests."""
+    monkeypatch.setattr(gate, "run_required", passing)
+    return made
 
 
 def tools() -> Tools:
@@ -85,20 +92,20 @@ def test_every_reason_is_told(made: Checkout, tmp_path: Path) -> None:
     )
 
 
-def test_habits_of_the_checkout_may_be_used(made: Checkout) -> None:
+def test_habits_of_the_checkout_may_be_used(quick: Checkout) -> None:
     """A committed habits file is part of what was tested."""
-    assert checked(made, habits=str(made.root / "harness" / "habits.toml")).reasons == ()
+    assert checked(quick, habits=str(quick.root / "harness" / "habits.toml")).reasons == ()
 
 
-def test_tools_that_cannot_be_had(made: Checkout) -> None:
+def test_tools_that_cannot_be_had(quick: Checkout) -> None:
     """Another vocabulary, or habits that cannot be read: nothing is judged, and there is no ticket."""
-    found = checked(made, given=Tools(trouble="not the vocabulary of Kimi K2"))
+    found = checked(quick, given=Tools(trouble="not the vocabulary of Kimi K2"))
     assert (found.ticket, found.reasons, found.proofs) == (None, ("not the vocabulary of Kimi K2",), ())
 
 
-def test_nobody_named(made: Checkout) -> None:
+def test_nobody_named(quick: Checkout) -> None:
     """No provider, no ticket."""
-    assert checked(made, pins=()).reasons == ("no provider was named",)
+    assert checked(quick, pins=()).reasons == ("no provider was named",)
 
 
 def test_a_checkout_that_changes_meanwhile(made: Checkout) -> None:
@@ -108,11 +115,11 @@ def test_a_checkout_that_changes_meanwhile(made: Checkout) -> None:
     assert checked(made).reasons == ("the checkout changed while the gate ran; run it again",)
 
 
-def test_the_package_of_another_checkout(made: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_package_of_another_checkout(quick: Checkout, monkeypatch: pytest.MonkeyPatch) -> None:
     """The code that judges must be the code that was tested."""
     monkeypatch.setattr(gate, "ROOT", ROOT)
-    assert checked(made).reasons == (
-        f"the package in use is not the one of the checkout {made.root}; install that one (`make setup`)",
+    assert checked(quick).reasons == (
+        f"the package in use is not the one of the checkout {quick.root}; install that one (`make setup`)",
     )
 
 

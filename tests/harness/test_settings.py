@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.settings import Settings, settings
+from harness.settings import Settings, child_environment, settings
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,10 @@ def test_settings(environ: dict[str, str], expected: Settings) -> None:
 def test_a_key_is_never_shown() -> None:
     """The settings can be printed."""
     assert "sk-secret" not in repr(settings({"OPENROUTER_API_KEY": "sk-secret"}))
+
+
+def test_the_environment_of_a_process_of_ours() -> None:
+    """What could steer it and the API key stay behind, the rest goes along."""
+    environ = {"PATH": "/bin", "PYTEST_ADDOPTS": "-k x", "GIT_DIR": "y", "OPENROUTER_API_KEY": "sk-or-made-up"}
+    assert child_environment(["PYTEST_ADDOPTS"], environ=environ) == {"PATH": "/bin", "GIT_DIR": "y"}
+    assert child_environment(prefix="GIT_", environ=environ) == {"PATH": "/bin", "PYTEST_ADDOPTS": "-k x"}
