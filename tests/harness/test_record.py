@@ -199,8 +199,8 @@ async def _endpoints(url: str) -> tuple[Endpoint, ...]:
 
 def test_an_answer_without_end_is_given_up(tmp_path: Path) -> None:
     """Chunks that keep coming are no silence; what was asked counts as billed."""
-    with Served(recording_app(["chutes"], chunk_delay=0.2)) as url:
-        (row,) = run(url, tmp_path, ["long-reasoning-stream"], longest_s=0.5)
+    with Served(recording_app(["chutes"], chunk_delay=0.1)) as url:
+        (row,) = run(url, tmp_path, ["plain-short-stream"], longest_s=0.3)
 
     assert (row.status, row.reason) == ("failed", "no end after 0 s; it may have been billed")
     assert row.cost > 0
