@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
 .PHONY: setup demo test check truth real bench prompts witnesses emulator-parity soak drift-planted false-green mutants \
-	cap cassette-round states
+	cap cassette-round states kills
 setup: $(STAMP)
 $(STAMP): pyproject.toml tests/constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -46,6 +46,10 @@ emulator-parity: setup
 	$(PY) -m tests.report_emulator
 
 # Bulk generation over loopback sockets; each ends in one JSON line.
+POINTS ?= 200
+kills: setup
+	$(PY) -m tests.report_kills --points $(POINTS)
+
 cap: setup
 	$(PY) -m tests.report_cap
 
