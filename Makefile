@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
 .PHONY: setup demo test check truth real bench prompts witnesses emulator-parity soak drift-planted false-green mutants \
-	cap cassette-round states kills
+	cap cassette-round states kills storm bench-generate
 setup: $(STAMP)
 $(STAMP): pyproject.toml tests/constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -52,6 +52,12 @@ kills: setup
 
 cap: setup
 	$(PY) -m tests.report_cap
+
+storm: setup
+	$(PY) -m tests.report_storm
+
+bench-generate: setup
+	$(PY) -m tests.report_bench_generate
 
 TRIALS ?= 100000
 soak: setup

@@ -8,6 +8,7 @@ client time each, httpx 14 requests/s at 72,000 us; and only plain aiohttp tells
 """
 
 from collections.abc import Coroutine
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import aiohttp
@@ -53,7 +54,7 @@ class AiohttpTransport:
             UnansweredError: Sent, and no whole reply came.
             ProviderError: A reply without end, or a packed one although none was asked for.
         """
-        timeout = aiohttp.ClientTimeout(total=LONGEST_S, sock_connect=CONNECT_S, sock_read=call.read_timeout_s)
+        timeout = _timeout(call.read_timeout_s)
         parts: list[bytes] = []
         try:
             url, body = self._base + call.path, call.body or None
@@ -79,6 +80,11 @@ class AiohttpTransport:
     async def close(self) -> None:
         """Close the connections."""
         await self._session.close()
+
+
+@lru_cache(maxsize=8)
+def _timeout(read_s: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=LONGEST_S, sock_connect=CONNECT_S, sock_read=read_s)
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

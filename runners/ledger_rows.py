@@ -4,13 +4,13 @@ Knows nothing of files and of who writes.
 """
 
 import hashlib
-import zlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from runners.jobs import request_bytes
+from runners.tables import unsqueezed
 
 State = Literal["reserved", "answered", "failed", "unknown"]
 """Of an attempt: perhaps sent; a whole answer came; surely without one; perhaps billed, and nobody will ever know."""
@@ -32,7 +32,6 @@ CREATE TABLE attempt (
   state TEXT NOT NULL, reserved_nano INTEGER NOT NULL, settled_nano INTEGER, settled_by TEXT, reserved_at REAL NOT NULL,
   ended_at REAL, status INTEGER, failure TEXT, note TEXT, provider TEXT, generation TEXT) STRICT;
 CREATE INDEX attempt_job ON attempt (job);
-CREATE INDEX attempt_open ON attempt (attempt) WHERE settled_nano IS NULL;
 CREATE TABLE answer (
   job INTEGER PRIMARY KEY REFERENCES job, attempt INTEGER NOT NULL REFERENCES attempt, body BLOB NOT NULL,
   sha256 BLOB NOT NULL, n_tokens INTEGER) STRICT;
@@ -132,7 +131,7 @@ def row_of(values: tuple[Any, ...]) -> Row:
     *plain, block = values
     known = dict(zip(_FIELDS, plain, strict=True))
     packed, digest = known["answer"], known["answer_sha256"]
-    known["request"] = request_bytes(zlib.decompress(known["request"]), block or b"")
-    known["answer"] = None if packed is None else zlib.decompress(packed)
+    known["request"] = request_bytes(unsqueezed(known["request"]), block or b"")
+    known["answer"] = None if packed is None else unsqueezed(packed)
     known["answer_sha256"] = None if digest is None else digest.hex()
     return Row(**known)

@@ -3,17 +3,16 @@
 Generators: they run in the thread that commits, so that packing and hashing keep no one waiting. Pure otherwise.
 """
 
-import zlib
 from collections.abc import Iterator
 from hashlib import sha256
 
 from runners.jobs import Prompt
 from runners.ledger import Statement, Write
 from runners.ledger_rows import ANSWERED
+from runners.tables import squeezed
 
 __all__ = ["Write"]
 
-LEVEL = 1  # of zlib: 30 to 60 us for 4 KB, and a third of the size
 NOTE_CHARS = 4000
 
 
@@ -30,7 +29,7 @@ def amended(at: float, run_sha256: str, reason: str) -> Iterator[Statement]:
 
 def job(number: int, dataset: int, prompt: Prompt) -> Iterator[Statement]:
     """A prompt is tried for the first time, or for the first time with this request."""
-    packed, digest = zlib.compress(prompt.body, LEVEL), sha256(prompt.body).digest()
+    packed, digest = squeezed(prompt.body), sha256(prompt.body).digest()
     values = (number, dataset, prompt.id, prompt.index, packed, digest, prompt.n_prompt, prompt.max_tokens)
     yield (
         "INSERT INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)"
@@ -66,7 +65,7 @@ def answered(
         "settled_nano = ?, settled_by = ? WHERE attempt = ?",
         (at, provider, generation, cost, None if cost is None else "usage", attempt),
     )
-    packed, digest = zlib.compress(body, LEVEL), sha256(body).digest()
+    packed, digest = squeezed(body), sha256(body).digest()
     yield "INSERT INTO answer VALUES (?, ?, ?, ?, ?)", (job, attempt, packed, digest, n_tokens)
     yield "UPDATE job SET end = ?, note = NULL WHERE job = ?", (ANSWERED, job)
 
@@ -98,7 +97,7 @@ def failed(
 def fragment(attempt: int, body: bytes) -> Iterator[Statement]:
     """Bytes that came and are no answer, kept since they may have been paid for; none, no row."""
     if body:
-        yield "INSERT INTO fragment VALUES (?, ?)", (attempt, zlib.compress(body, LEVEL))
+        yield "INSERT INTO fragment VALUES (?, ?)", (attempt, squeezed(body))
 
 
 def ended(job: int, end: str, note: str) -> Iterator[Statement]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 GROW_S = 20.0  # from nothing to the ceiling
 CUT = 0.7
-QUIET_S = (0.5, 10.0)  # between two cuts: those under way were sent before the first one
+QUIET_S = (2.0, 10.0)  # between two cuts: those under way were sent before the first one
 FAST, SLOW = 0.1, 0.005  # weights of a new latency in the two averages
 N_FIRST = 50  # latencies before they are believed
 FACTOR = 2.5  # of the slow average, above which the host is taken to be overloaded

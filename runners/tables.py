@@ -1,14 +1,15 @@
-"""Parquet: rows in, some at a time; rows out, a row group at a time, the whole file or none of it.
+"""Parquet: rows in, some at a time; rows out, a row group at a time, the whole file or none of it. And zstd.
 
 The owner of pyarrow in runners. Knows nothing of prompts, samples or ledgers.
 """
 
 import os
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -121,3 +122,21 @@ def table_file(path: str | os.PathLike[str], kinds: Mapping[str, Kind]) -> Itera
             whole = True
         finally:
             table.close(whole=whole)
+
+
+def squeezed(data: bytes) -> bytes:
+    """Bytes as zstd, their length before it (4 bytes, little endian): half the time of zlib for an answer."""
+    return struct.pack("<I", len(data)) + cast(bytes, pa.compress(data, codec="zstd", asbytes=True))
+
+
+def unsqueezed(data: bytes) -> bytes:
+    """What `squeezed` was given.
+
+    Raises:
+        SetupError: These bytes are none of its.
+    """
+    try:
+        (size,) = struct.unpack_from("<I", data)
+        return cast(bytes, pa.decompress(data[4:], decompressed_size=size, codec="zstd", asbytes=True))
+    except (struct.error, OSError, ValueError) as error:
+        raise SetupError(f"bytes in the ledger cannot be unpacked ({error!s:.100}); its file is damaged") from error

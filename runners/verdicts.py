@@ -1,7 +1,9 @@
 """A verdict, and with what it was made, as compact bytes and back: a ledger keeps a million of them.
 
-Knows nothing of the ledger and judges nothing. The bytes are zlib's of: the length of the header (4 bytes, little
-endian), the header as JSON, one origin byte an id [T], one little-endian uint32 an id [T].
+Knows nothing of the ledger and judges nothing. The bytes are: the head (HEAD: length of the packed part, T, planes);
+zlib's of one origin byte an id [T] and the header as JSON; then the ids as planes, the lowest bytes of all [T], the
+second lowest, and so on: 3 planes for any vocabulary below 2**24, which packing would make hardly smaller and much
+slower.
 """
 
 import json
@@ -10,12 +12,14 @@ import sys
 import zlib
 from array import array
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 from harness.errors import SetupError
 from harness.types import Finding, Ids, Testimony, Verdict
 
 LEVEL = 1
+HEAD = struct.Struct("<IIB")
 PLAIN = (
     *("name", "premise", "truncated", "format", "thinking", "provider", "model", "completion_tokens", "prompt"),
     "n_readings",
@@ -43,15 +47,17 @@ class Facts:
 def pack(verdict: Verdict, facts: Facts) -> bytes:
     """Both as bytes; the same verdict and facts give the same bytes."""
     header = {name: getattr(verdict, name) for name in PLAIN} | {
-        "facts": asdict(facts),
+        "facts": _plain(facts),
         "ambiguous": verdict.ids.ambiguous,
         "assumptions": verdict.assumptions,
         "witnesses": [(t.witness, t.says, t.reason) for t in verdict.witnesses],
         "findings": [(f.code, f.where, f.text, f.fatal) for f in verdict.findings],
     }
     text = json.dumps(header, separators=(",", ":")).encode()
-    parts = (struct.pack("<I", len(text)), text, verdict.ids.origins, _little(array("I", verdict.ids.ids)).tobytes())
-    return zlib.compress(b"".join(parts), LEVEL)
+    packed = zlib.compress(verdict.ids.origins + text, LEVEL)
+    ids = _little(array("I", verdict.ids.ids)).tobytes()
+    planes = [ids[k::4] for k in range(4 if any(ids[3::4]) else 3)]
+    return b"".join((HEAD.pack(len(packed), len(verdict.ids.origins), len(planes)), packed, *planes))
 
 
 def unpack(data: bytes) -> tuple[Verdict, Facts]:
@@ -61,13 +67,12 @@ def unpack(data: bytes) -> tuple[Verdict, Facts]:
         SetupError: These bytes are none.
     """
     try:
-        whole = zlib.decompress(data)
-        (n,) = struct.unpack_from("<I", whole)
-        header: dict[str, Any] = json.loads(whole[4 : 4 + n])
-        origins, ids = _split(whole[4 + n :])
+        n_packed, n_ids, n_planes = HEAD.unpack_from(data)
+        whole = zlib.decompress(data[HEAD.size : HEAD.size + n_packed])
+        header: dict[str, Any] = json.loads(whole[n_ids:])
         verdict = Verdict(
             **{name: header[name] for name in PLAIN},
-            ids=Ids(ids, origins, header["ambiguous"]),
+            ids=Ids(_ids(data[HEAD.size + n_packed :], n_ids, n_planes), whole[:n_ids], header["ambiguous"]),
             assumptions=tuple(header["assumptions"]),
             witnesses=tuple(Testimony(*row) for row in header["witnesses"]),
             findings=tuple(Finding(*row) for row in header["findings"]),
@@ -77,13 +82,18 @@ def unpack(data: bytes) -> tuple[Verdict, Facts]:
         raise SetupError(f"a verdict in the ledger cannot be read ({error!r:.100}); `tokenproof rejudge` it") from error
 
 
-def _split(rest: bytes) -> tuple[bytes, list[int]]:
-    n_ids, odd = divmod(len(rest), 5)
-    if odd:
-        raise ValueError(f"{len(rest)} bytes of ids and origins")
-    ids = array("I")
-    ids.frombytes(rest[n_ids:])
-    return rest[:n_ids], _little(ids).tolist()
+@lru_cache(maxsize=8)
+def _plain(facts: Facts) -> dict[str, Any]:
+    return asdict(facts)
+
+
+def _ids(planes: bytes, n_ids: int, n_planes: int) -> list[int]:
+    if len(planes) != n_ids * n_planes:
+        raise ValueError(f"{len(planes)} bytes for {n_ids} ids in {n_planes} planes")
+    whole = bytearray(4 * n_ids)
+    for k in range(n_planes):
+        whole[k::4] = planes[k * n_ids : (k + 1) * n_ids]
+    return _little(array("I", bytes(whole))).tolist()
 
 
 def _little(ids: "array[int]") -> "array[int]":

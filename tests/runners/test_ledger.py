@@ -5,7 +5,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import zlib
 from collections import Counter, deque
 from contextlib import closing
 from hashlib import sha256
@@ -18,6 +17,7 @@ from runners import ledger_writes as w
 from runners.jobs import request_bytes
 from runners.ledger import read_ledger
 from runners.ledger_rows import Known, Totals
+from runners.tables import unsqueezed
 from tests.conftest import ROOT
 from tests.runners.ledger_kit import BLOCK, answered, made, prompt
 
@@ -107,7 +107,7 @@ def test_fragments_are_kept(tmp_path: Path) -> None:
     with made(tmp_path) as ledger:
         answered(ledger, 0)
         ledger.commit([w.fragment(1, b"half an ans"), w.fragment(2, b"")])
-        assert [(n, zlib.decompress(body)) for n, body in ledger._db.execute("SELECT * FROM fragment")] == [
+        assert [(n, unsqueezed(body)) for n, body in ledger._db.execute("SELECT * FROM fragment")] == [
             (1, b"half an ans")
         ]
 

@@ -33,14 +33,14 @@ def test_a_cut_is_made_once_in_a_quiet_time() -> None:
     pace = Pace(100, limit=100.0)
     assert [pace.slow_down(10.0 + k / 100) for k in range(40)] == [True] + [False] * 39
     assert pace.limit == 100 * CUT
-    assert pace.slow_down(11.0)
+    assert pace.slow_down(12.0)
     assert pace.limit == 100 * CUT * CUT
 
 
 def test_it_never_falls_below_one_and_comes_back() -> None:
     """However long the host complains; 30 s later all is as before."""
     pace = Pace(256)
-    for k in range(100):
+    for k in range(0, 100, 2):
         pace.slow_down(float(k))
     assert pace.limit == 1.0
     assert (pace.room(0), pace.room(1)) == (True, False)

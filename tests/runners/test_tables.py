@@ -9,7 +9,7 @@ import pytest
 
 from harness.errors import SetupError
 from runners import tables
-from runners.tables import columns, read_rows, table_file
+from runners.tables import columns, read_rows, squeezed, table_file, unsqueezed
 
 KINDS: dict[str, tables.Kind] = {
     "id": "text",
@@ -97,3 +97,16 @@ def test_many_rows_are_read_in_batches(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "t", row_group_size=300)
 
     assert [r["id"] for r in read_rows(tmp_path / "t", ["id"])] == [str(k) for k in range(1000)]
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b'{"a":1}' * 5000, bytes(range(256))])
+def test_squeezed_bytes_come_back(data: bytes) -> None:
+    """Byte for byte, also where there is nothing to gain."""
+    assert unsqueezed(squeezed(data)) == data
+
+
+@pytest.mark.parametrize("data", [b"", b"abc", b"\x05\x00\x00\x00nonsense", squeezed(b"x" * 100)[:-4]])
+def test_bytes_that_are_not_squeezed(data: bytes) -> None:
+    """A damaged ledger is told, not crashed upon."""
+    with pytest.raises(SetupError, match="its file is damaged"):
+        unsqueezed(data)
