@@ -7,6 +7,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from harness import cli
+from harness.cli_plan import plan
+from runners.runfile import load_run
+from runners.runfile_keys import DATA, RUN
 from tests.runners.run_kit import ONE, PROVIDER, data_file, run_of, run_text
 from tests.runners.sample_kit import answered, emulator
 from tests.served import Served
@@ -113,3 +116,17 @@ def test_a_probe_is_the_beginning_of_the_run(tmp_path: Path) -> None:
     assert json.loads(again.stdout)["tokens"] == told["tokens"]
     asked = sorted(request["messages"][-1]["content"] for request in app.requests)
     assert asked == [f"{word} {k}" for word in ("number", "other") for k in range(3)]
+
+
+def test_the_run_file_of_the_help_is_one(tmp_path: Path) -> None:
+    """What `plan --help` shows can be copied: every key of it is read."""
+    text = (plan.__doc__ or "").partition("A whole run file:")[2].partition("exit code")[0].replace("\b", "")
+    (tmp_path / "run.toml").write_text(text)
+    data_file(tmp_path, {"prompt": "hi", "source": "s"}, name="chat.jsonl")
+
+    loaded = load_run(tmp_path / "run.toml")
+
+    assert (loaded.max_tokens, loaded.budget_usd, loaded.concurrency, loaded.window) == (8192, 100.0, 256, 200)
+    assert (loaded.pins, loaded.data_sets[0].limit) == (("siliconflow/int4",), 10_000)
+    told = {line.split()[0] for line in text.splitlines() if "=" in line}
+    assert told >= {key for key in (*RUN, *DATA) if key not in ("sampling", "provider", "quality", "data", "name")}
