@@ -61,10 +61,8 @@ NormOption = Annotated[
     str | None, typer.Option("--last-norm", metavar="N", help="The last state pre or post the final norm.")
 ]
 DtypeOption = Annotated[str, typer.Option("--dtype", metavar="D", help="bf16, fp16 or fp32, of forward and states.")]
-DeviceOption = Annotated[str, typer.Option("--device", metavar="D", help="cpu, cuda, cuda:1.")]
-DeviceMapOption = Annotated[
-    str | None, typer.Option("--device-map", metavar="M", help="auto: over all GPUs (needs accelerate).")
-]
+DeviceOption = Annotated[str, typer.Option("--device", metavar="D", help="auto, cpu, cuda, cuda:1.")]
+DeviceMapOption = Annotated[str | None, typer.Option("--device-map", metavar="M", help="auto: over all GPUs.")]
 BatchOption = Annotated[int, typer.Option("--batch-tokens", metavar="N", min=1, help="Ids of one forward, padded.")]
 LengthOption = Annotated[
     int | None, typer.Option("--max-length", metavar="N", min=1, help="Longest sample in ids; the model's positions.")
@@ -98,7 +96,7 @@ def extract(
     backend: BackendOption = "transformers", last_url: LastUrlOption = None, aux_url: AuxUrlOption = None,
     aux_layer_ids: IdsOption = None, concurrency: AtOnceOption = 8, timeout: TimeoutOption = 600.0,
     layers: LayersOption = "eagle3", last_norm: NormOption = None, dtype: DtypeOption = "bf16",
-    device: DeviceOption = "cpu", device_map: DeviceMapOption = None, batch_tokens: BatchOption = 8192,
+    device: DeviceOption = "auto", device_map: DeviceMapOption = None, batch_tokens: BatchOption = 8192,
     max_length: LengthOption = None, over_long: OverLongOption = "drop", shard_mb: ShardOption = 1024.0,
     layout: LayoutOption = "native", revision: RevisionOption = None, trust_remote_code: CodeOption = False,
     agreement: AgreementOption = True, min_agreement: MinAgreementOption = None, spot_check: SpotOption = 0,

@@ -107,7 +107,7 @@ class SGLangBackend:
             n_layers=n_layers,
             hidden_size=about.number("hidden_size"),
             vocab_size=about.number("vocab_size"),
-            max_length=about.max_length,
+            max_length=_longest(about.max_length, info),
             dtype=how.dtype,
             aux_layers=aux,
             last_norm="post",
@@ -211,6 +211,13 @@ def _check_same(told: Mapping[Role, Told], info: Mapping[Role, Json]) -> None:
     for key, last, aux in pairs:
         if last != aux:
             raise SetupError(f"two servers that are not one model: {key} is {last!r:.80} (last) and {aux!r:.80} (aux)")
+
+
+def _longest(positions: int | None, info: Mapping[Role, Json]) -> int | None:
+    """The shortest of what the model and both servers take; one id is left for the token that is sampled."""
+    told = [one.get("context_length") for one in info.values()]
+    limits = [n - 1 for n in told if type(n) is int and n > 1] + ([positions] if positions else [])
+    return min(limits, default=None)
 
 
 def _layer_ids(info: Json, typed: str | None) -> tuple[int, ...] | None:

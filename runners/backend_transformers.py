@@ -30,7 +30,7 @@ class Loading:
     Attributes:
         layers: As `--layers` takes them.
         dtype: fp32, bf16 or fp16: of the weights, the forward and the states.
-        device: Such as `cpu`, `cuda`, `cuda:1`; passed over where there is a device map.
+        device: Such as `cpu`, `cuda`, `cuda:1`; `auto` for a GPU where there is one; passed over with a device map.
         device_map: As accelerate takes it, `auto` for all GPUs; None for one device.
         batch_tokens: The most ids of one forward, padding counted; a longer sample goes alone.
         revision: What to note as the revision where the folder's path does not tell.
@@ -40,7 +40,7 @@ class Loading:
     layers: str = "eagle3"
     last_norm: LastNorm = "post"
     dtype: str = "bf16"
-    device: str = "cpu"
+    device: str = "auto"
     device_map: str | None = None
     batch_tokens: int = 8192
     revision: str | None = None
@@ -60,7 +60,7 @@ class TransformersBackend:
         n_layers = about.number("num_hidden_layers")
         self._aux = choose_layers(how.layers, n_layers)
         self._model = _load(about, how)
-        self._decoder = self._model.get_decoder()
+        self._decoder = _decoder(self._model)
         self._device = self._model.get_input_embeddings().weight.device
         self._seen: dict[int, Tensor] = {}
         layers = _decoder_layers(self._decoder, n_layers)
@@ -141,12 +141,12 @@ class TransformersBackend:
         listed, last, seen = out.hidden_states, out.last_hidden_state, dict(self._seen)
         self._seen.clear()
         where = f"{self._how.layers} of {type(self._decoder).__name__}"
-        if listed is None or len(listed) != self._n_layers + 1 or not listed[-1].equal(last):
+        if listed is None or len(listed) != self._n_layers + 1 or not tensors.same(listed[-1], last):
             raise SetupError(f"{where}: its hidden_states do not end in its last state; this model is not supported")
         for k in self._aux:
-            if not seen[k].equal(listed[k]):
+            if not tensors.same(seen[k], listed[k]):
                 raise SetupError(f"{where}: layer {k} is not hidden_states[{k}]; this model is not supported")
-        if not any(pre.equal(seen[self._n_layers]) and post.equal(last) for pre, post in normed):
+        if not any(tensors.same(pre, seen[self._n_layers]) and tensors.same(post, last) for pre, post in normed):
             raise SetupError(f"{where}: no final norm stands between its last layer and its last state")
 
     def _told(self, about: ModelFolder) -> Facts:
@@ -166,7 +166,7 @@ class TransformersBackend:
             dtype=how.dtype,
             aux_layers=self._aux,
             last_norm=how.last_norm,
-            told={"attention": str(self._decoder.config._attn_implementation)},
+            told={"attention": str(self._decoder.config._attn_implementation), "device": self._device.type},
         )
 
 
@@ -182,8 +182,16 @@ def _load(about: ModelFolder, how: Loading) -> Any:
                 **place,
             )
         return (model if how.device_map else model.to(tensors.place(how.device))).eval()
-    except (OSError, ValueError, ImportError, RuntimeError, AssertionError) as error:
+    except Exception as error:  # code of a library, or of the model's folder: whatever it raises is told once
         raise SetupError(f"{about.path} cannot be loaded by transformers: {error!s:.400}") from error
+
+
+def _decoder(model: Any) -> Any:
+    """The stack of layers without lm_head; of a model of several parts, that of its text."""
+    for part in (model, getattr(model, "language_model", None)):
+        if part is not None and callable(getattr(part, "get_decoder", None)):
+            return part.get_decoder()
+    raise SetupError(f"{type(model).__name__} does not tell its decoder (no get_decoder); this model is not supported")
 
 
 def _decoder_layers(decoder: Any, n_layers: int) -> Sequence[Any]:

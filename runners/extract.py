@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 
 from harness.errors import SetupError
 from runners.manifests import Manifest, run_difference
-from runners.shards import Kept, manifests, problems
+from runners.shards import Kept, checked, manifests
 from runners.states import Backend, Sample, States
 
 OverLong = Literal["drop", "cut", "refuse"]
@@ -233,9 +233,8 @@ def standing(
     done: Done = {}
     whole: list[Manifest] = []
     number = -1
-    for path in manifests(folder):
+    for path, manifest, found in checked(manifests(folder)):
         number = int(path.stem.rpartition("-")[2])
-        manifest, found = problems(path)
         if manifest is None or found:
             complain(f"{path.name}: {found[0]}; kept as *.broken, and computed again")
             for part in (path.with_suffix(".safetensors"), path):

@@ -4,7 +4,6 @@ import hashlib
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from math import prod
@@ -14,11 +13,8 @@ from typing import Any, BinaryIO
 from harness.errors import SetupError
 from harness.store import atomic_file
 from runners.manifests import Manifest, read_manifest, run_difference
-from runners.shards import METADATA, manifests, problems
+from runners.shards import METADATA, Checked, checked, manifests
 from runners.tensor_bytes import ITEM_BYTES, Column, read_header, write_tensors
-
-N_READING = 4  # files at a time: one core hashes less than a disk gives
-Checked = tuple[Path, Manifest | None, list[str]]
 
 
 def verify(folder: Path) -> Iterator[Checked]:
@@ -30,9 +26,7 @@ def verify(folder: Path) -> Iterator[Checked]:
     paths = manifests(folder)
     if not paths:
         raise SetupError(f"{folder}: no shard in it; expected files such as shard-000000.json")
-    with ThreadPoolExecutor(N_READING) as pool:
-        for path, (manifest, found) in zip(paths, pool.map(problems, paths), strict=True):
-            yield path, manifest, found
+    yield from checked(paths)
 
 
 def folder_problems(shards: Iterable[Checked]) -> Iterator[str]:

@@ -54,8 +54,15 @@ def no_gradients() -> AbstractContextManager[None]:
 
 
 def place(device: object) -> torch.device:
-    """The device of this name; RuntimeError where torch knows none."""
+    """The device of this name, `auto` for a GPU where there is one; RuntimeError where torch knows none."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.device(str(device))
+
+
+def same(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors hold the same, wherever they are."""
+    return a.equal(b.to(a.device))
 
 
 def padded(batch: "Sequence[array[int]]", device: object) -> tuple[Tensor, Tensor | None]:

@@ -161,6 +161,16 @@ def test_a_chunk_shorter_than_the_prompt_is_refused(tmp_path: Path) -> None:
         assert pair.aux.n_asked("/generate") == 1
 
 
+@pytest.mark.parametrize(
+    ("lengths", "expected"), [((None, None), 4096), ((1000, 500), 499), ((9000, None), 4096), ((True, "x"), 4096)]
+)
+def test_the_longest_sample_is_what_all_three_take(tmp_path: Path, lengths: tuple[Any, Any], expected: int) -> None:
+    """The model's positions, and each server's context with one id left for the token that is sampled."""
+    flags = {role: {"context_length": n} for role, n in zip(("last", "aux"), lengths, strict=True)}
+    with servers(flags=flags) as pair:
+        assert pair.opened(tmp_path).facts.max_length == expected
+
+
 @pytest.mark.parametrize("typed", ["default", None])
 def test_one_server_for_both_is_refused(tmp_path: Path, typed: str | None) -> None:
     """Its auxiliary rows replace the last state."""

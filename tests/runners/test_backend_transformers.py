@@ -4,6 +4,7 @@ import random
 from array import array
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -90,6 +91,22 @@ def test_half_precision_is_kept_as_it_is(name: str, dtype: torch.dtype) -> None:
     for a, b in zip(full, half, strict=True):
         assert (b.aux.dtype, b.last.dtype) == (dtype, dtype)
         assert (a.last - b.last.float()).abs().max() < 0.2
+
+
+def test_a_device_map_changes_no_state() -> None:
+    """The way to several GPUs, on the one device that there is here."""
+    batch = sequences(4, seed=8)
+    expected = TransformersBackend(tiny("llama"), Loading(dtype="fp32", device="cpu")).states(batch)
+    found = TransformersBackend(tiny("llama"), Loading(dtype="fp32", device_map="auto")).states(batch)
+    assert all(a.last.equal(b.last.cpu()) and a.aux.equal(b.aux) for a, b in zip(expected, found, strict=True))
+
+
+def test_a_model_without_a_decoder_is_refused() -> None:
+    """What tells none has its layers where nobody knows; a model of several parts is asked for its text."""
+    part = SimpleNamespace(get_decoder=lambda: "decoder")
+    assert backend_transformers._decoder(SimpleNamespace(language_model=part)) == "decoder"
+    with pytest.raises(SetupError, match="SimpleNamespace does not tell its decoder"):
+        backend_transformers._decoder(SimpleNamespace())
 
 
 def test_no_logits_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
