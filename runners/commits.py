@@ -13,6 +13,7 @@ from runners.ledger import Ledger, Write
 
 LINGER_S = 0.002
 """Between two commits: groups grow, and nothing waits as long as 50 ms."""
+LATE_S = 0.05
 Waiting = tuple[Sequence[Write], "asyncio.Future[None]", float]
 
 
@@ -21,7 +22,7 @@ class Commits:
 
     Attributes:
         longest_s: From a write's arrival to its commit, at most so far.
-        n_groups: Transactions so far.
+        n_groups, n_late: Transactions so far; those whose first write waited longer than LATE_S.
     """
 
     def __init__(self, ledger: Ledger, clock: Callable[[], float]) -> None:
@@ -31,7 +32,7 @@ class Commits:
         self._wake = threading.Condition()
         self._closing = False
         self._error: SetupError | None = None
-        self.longest_s, self.n_groups = 0.0, 0
+        self.longest_s, self.n_groups, self.n_late = 0.0, 0, 0
         self._thread = threading.Thread(target=self._work, name="ledger", daemon=True)
         self._thread.start()
 
@@ -68,7 +69,8 @@ class Commits:
             except Exception as bug:  # a thread that dies in silence would leave everybody waiting
                 error = SetupError(f"a bug of tokenproof, please report it: {bug!r:.300}")
             self.n_groups += 1
-            self.longest_s = max(self.longest_s, self._clock() - group[0][2])
+            lag_s = self._clock() - group[0][2]
+            self.longest_s, self.n_late = max(self.longest_s, lag_s), self.n_late + (lag_s > LATE_S)
             self._loop.call_soon_threadsafe(self._tell, group, error)
             pause.wait(LINGER_S)
 

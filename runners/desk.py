@@ -73,7 +73,7 @@ class Desk:
         changed: Set whenever something did.
         endpoints, block: Who may answer now, and the `provider` of a request that says so.
         broken: Data sets that were stopped by a failure.
-        n_lost: Answers that came and could not be written.
+        n_lost: Requests whose course the ledger could not be told.
     """
 
     def __init__(self, orders: Orders, totals: Totals, dropped: set[str], clock: Callable[[], float]) -> None:

@@ -5,7 +5,7 @@ Knows nothing of requests and answers.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import islice
@@ -56,13 +56,13 @@ class Feed:
         self._ready: list[Task] = []
         self.at_end = False
 
-    async def next(self, skipped: set[str]) -> Task | None:
-        """The next prompt of a data set that is not among the skipped ones; None where there is no more.
+    async def next(self, skipped: set[str], stopped: Callable[[], bool]) -> Task | None:
+        """The next prompt of a data set that is not among the skipped ones; None where there is no more, or no need.
 
         Raises:
             SetupError: A prompt differs from the one that was asked under its id, or a row cannot be sent.
         """
-        while True:
+        while not stopped():  # a million prompts that are done take minutes to pass over
             while self._ready:
                 task = self._ready.pop()
                 if task.prompt.dataset not in skipped:
@@ -70,14 +70,12 @@ class Feed:
             if self.at_end:
                 return None
             self._ready = (await asyncio.get_running_loop().run_in_executor(None, self._chunk))[::-1]
+        return None
 
     def _chunk(self) -> list[Task]:
-        found: list[Task] = []
-        while not found and not self.at_end:
-            chunk = list(islice(self._prompts, CHUNK))
-            self.at_end = len(chunk) < CHUNK
-            found = [task for task in map(self._task, chunk) if task is not None]
-        return found
+        chunk = list(islice(self._prompts, CHUNK))
+        self.at_end = len(chunk) < CHUNK
+        return [task for task in map(self._task, chunk) if task is not None]
 
     def _task(self, prompt: Prompt) -> Task | None:
         """None where it is done."""

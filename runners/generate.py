@@ -90,9 +90,15 @@ class Run:
             ticker.cancel()
         if self._bug is not None:
             raise self._bug
-        assert self.desk.stopped is not None, "nothing else ends the loop"
+        stop = self.desk.stopped
+        assert stop is not None, "nothing else ends the loop"
+        if self.desk.n_lost:
+            text = (
+                f"{stop.text}; {self.desk.n_lost} requests could not be written down: perhaps paid, asked again later"
+            )
+            stop = self.desk.stopped = Stop(stop.why, text)
         self._watch(self.progress())
-        return self.desk.stopped
+        return stop
 
     def interrupt(self) -> None:
         """Ctrl-C: once, nothing more is sent and what is under way comes in; again, that is given up too."""
@@ -145,7 +151,7 @@ class Run:
             return heapq.heappop(self._retries)[2]
         if len(self._retries) >= 4 * self.desk.orders.concurrency:  # prompts that wait are in memory
             return None
-        return await self._feed.next(self.desk.skipped)
+        return await self._feed.next(self.desk.skipped, lambda: self.desk.stopped is not None)
 
     def _send(self, task: Task) -> bool:
         """Start an attempt; False where its worst case does not fit under the cap now."""
@@ -174,6 +180,7 @@ class Run:
         self.desk.in_flight -= 1
         error = None if asking.cancelled() else asking.exception()
         if isinstance(error, SetupError):
+            self.desk.n_lost += 1
             self.desk.stop("ledger", str(error))
         elif error is not None:
             self._bug = self._bug or error

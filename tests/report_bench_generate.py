@@ -5,6 +5,8 @@ The bare loop sends the same bodies and reads the answers; the run reads its pro
 keeps, judges and settles. A ratio is the median run over the median bare loop. The server is uvicorn with answers that
 the emulator made beforehand (see canned_host): made anew for each request they would be all that is measured.
 
+A commit is late where its first write waited longer than 50 ms for the disk.
+
 Memory is the resident set of the run's own process (the judges apart) at its 1,000th answer and its highest later.
 """
 
@@ -80,8 +82,9 @@ async def _run(url: str, folder: Path, asked: Iterator[Prompt], judges: Judges, 
         totals = reader.totals()
     verdicts = dict(totals.verdicts["a"])
     good = stop.good and verdicts == {"verified": totals.ends["a"]["answered"]}
-    lag = round(made.commits.longest_s * 1000, 1)
-    return {"per_s": totals.ends["a"]["answered"] / took, "good": good, "longest_commit_ms": lag}
+    commits = made.commits
+    lag = {"groups": commits.n_groups, "late": commits.n_late, "longest_ms": round(commits.longest_s * 1000, 1)}
+    return {"per_s": totals.ends["a"]["answered"] / took, "good": good, "commits": lag}
 
 
 class Memory:
@@ -115,7 +118,7 @@ def _speed(url: str, delay_ms: int, n: int, judges: Judges) -> dict[str, Any]:
         "run_per_s": round(per_s["run"]),
         "ratio": round(per_s["run"] / per_s["bare"], 3),
         "good": all(one["good"] for one in runs),
-        "longest_commit_ms": [one["longest_commit_ms"] for one in runs],
+        "commits": [one["commits"] for one in runs],
     }
 
 

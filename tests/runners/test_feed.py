@@ -17,7 +17,7 @@ async def _fed(folder: Path, prompts: Iterator[Prompt], *, amended: bool = False
     with read_ledger(folder / "ledger.sqlite3") as reader:
         feed = Feed(prompts, reader, {"a": 1, "b": 2}, next_job=100, amended=amended)
         found = []
-        while (task := await feed.next({"b"})) is not None:
+        while (task := await feed.next({"b"}, lambda: False)) is not None:
             found.append((task.prompt.id, task.job, task.new))
         return found
 
@@ -54,7 +54,7 @@ async def test_nothing_is_read_far_ahead(tmp_path: Path) -> None:
         for n in range(3 * CHUNK):
             answered(ledger, n)
         feed = Feed(prompts(), reader, {"a": 1}, next_job=1000, amended=False)
-        task = await feed.next(set())
+        task = await feed.next(set(), lambda: False)
         assert task is not None
         assert (task.prompt.index, task.job) == (3 * CHUNK, 1000)
         assert pulled == 4 * CHUNK
@@ -70,3 +70,20 @@ async def test_a_changed_prompt_is_refused_or_replaced(tmp_path: Path) -> None:
         with pytest.raises(SetupError, match=r"'p0' is not the one that was asked .* --amend"):
             await _fed(tmp_path, iter(changed))
         assert await _fed(tmp_path, iter(changed), amended=True) == [("p1", 2, True), ("p2", 3, True)]
+
+
+async def test_a_run_that_stops_passes_over_no_more(tmp_path: Path) -> None:
+    """However many prompts are done: after the stop at most a chunk is still read."""
+    pulled = 0
+
+    def prompts() -> Iterator[Prompt]:
+        nonlocal pulled
+        while True:
+            pulled += 1
+            yield prompt(0)
+
+    with made(tmp_path) as ledger, read_ledger(tmp_path / "ledger.sqlite3") as reader:
+        answered(ledger, 0)
+        feed = Feed(prompts(), reader, {"a": 1}, next_job=1000, amended=False)
+        assert await feed.next(set(), lambda: pulled > 5 * CHUNK) is None
+        assert pulled == 6 * CHUNK

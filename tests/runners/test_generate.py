@@ -352,6 +352,7 @@ async def test_a_full_disk_ends_the_run_with_the_ledger_whole(tmp_path: Path, mo
     ran = await run(tmp_path, transport, prompts(100))
     monkeypatch.undo()
     assert (ran.stop.why, "disk is full" in ran.stop.text) == ("ledger", True)
+    assert "requests could not be written down: perhaps paid, asked again later" in ran.stop.text
     assert len(transport.seen) < 40
     kept = {row.id: row.answer_sha256 for row in ran.rows if row.answer}
     ran = await run(tmp_path, Direct(host()), prompts(100))

@@ -3,6 +3,10 @@
 import json
 import os
 import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -69,3 +73,26 @@ def test_what_is_good() -> None:
     contradicted = brief(Verdict("exact", ids=Ids([1], b"\0"), prompt="contradicted"), FACTS)
     assert (contradicted.good, contradicted.n_ids) == (False, 1)
     assert brief(Verdict("unverified"), FACTS).findings == ("unverified",)
+
+
+def test_the_processes_end_with_their_runner() -> None:
+    """A runner that is killed leaves nobody behind."""
+    program = (
+        "import asyncio, time\n"
+        "from runners.judging import Answer, Judges\n"
+        "from tests.bulk_kit import RECIPE\n"
+        "if __name__ == '__main__':\n"
+        "    judges = Judges(RECIPE, 1)\n"
+        "    asyncio.run(judges.judge([Answer('x', b'{}', b'{}')]))\n"
+        "    print(*judges._pool._processes, flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE, text=True) as runner:
+        assert runner.stdout is not None
+        child = Path(f"/proc/{int(runner.stdout.readline())}/stat")
+        assert child.exists()
+        runner.kill()
+    deadline = time.monotonic() + 20
+    while child.exists() and child.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < deadline, "a process that judges is still there"
+        time.sleep(0.05)
