@@ -121,7 +121,7 @@ def launched(run: Any, ungated: str | None, habits: str | None, n_judges: int, a
 
     path = habits or settings().habits
     facts, ticket = admit(run, hashes(habits_of(path)), datetime.now(UTC), ungated)
-    with report.Progress(sys.stderr.isatty()) as tick:
+    with report.Progress(sys.stderr.isatty(), what="prompts read") as tick:
         surveyed = survey(run, encode_prompt_text, tick)
     return Launch(run, surveyed, Recipe(habits_text(path), settings().vocab, facts), ticket, amend, n_judges=n_judges)
 

@@ -129,7 +129,7 @@ def _planned(run: "RunFile", earlier: list[str], allow_host: list[str]) -> "Plan
     from runners.data_sets import survey
     from runners.plan import make_plan
 
-    with report.Progress(sys.stderr.isatty()) as tick:
+    with report.Progress(sys.stderr.isatty(), what="prompts read") as tick:
         surveyed = survey(run, encode_prompt_text, tick)
     import asyncio  # late: no other command should pay for it
 

@@ -71,7 +71,7 @@ def rejudge(
     with clean_ends():
         out = out_folder(run)
         kit = judging(None, None, False, habits).kit
-        with report.Progress(sys.stderr.isatty()) as tick:
+        with report.Progress(sys.stderr.isatty(), what="answers judged") as tick:
             changes = judge_again(ledger_path(out), kit, hashes(kit.habits), tick)
         told = write_samples(out, kit, allow_unverified_prompt)
         rows = [{"was": was, "is": now, "answers": n} for (was, now), n in sorted(changes.items())]
@@ -162,7 +162,7 @@ def write_samples(out: Path, kit: Kit, allow_unverified_prompt: bool) -> dict[st
     from runners.ledger import read_ledger
     from runners.output import write_output
 
-    with read_ledger(ledger_path(out)) as ledger, report.Progress(sys.stderr.isatty()) as tick:
+    with read_ledger(ledger_path(out)) as ledger, report.Progress(sys.stderr.isatty(), what="rows written") as tick:
         return write_output(ledger, kit, out, allow_unverified_prompt=allow_unverified_prompt, tick=tick)
 
 

@@ -206,10 +206,11 @@ def reasons(verdict: Verdict) -> Iterator[str]:
 
 
 class Progress:
-    """A counter on stderr for a person who waits: call it once an answer; it shows itself after the first second."""
+    """A counter on stderr for a person who waits: call it once an answer, or once for each of `what`; it shows itself
+    after the first second."""
 
-    def __init__(self, enabled: bool, clock: Callable[[], float] = time.monotonic) -> None:
-        self.n = 0
+    def __init__(self, enabled: bool, clock: Callable[[], float] = time.monotonic, *, what: str = "answers") -> None:
+        self.n, self._what = 0, what
         self._clock = clock
         self._shown_from = clock() + 1 if enabled else float("inf")
         self._bar: Any = None
@@ -226,7 +227,7 @@ class Progress:
             from rich.console import Console
             from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-            columns = (SpinnerColumn(), TextColumn("{task.completed:,.0f} answers"), TimeElapsedColumn())
+            columns = (SpinnerColumn(), TextColumn("{task.completed:,.0f} " + self._what), TimeElapsedColumn())
             console = Console(stderr=True, force_terminal=True)
             # rich would take over stdout too, and rows meant for a file would land on the terminal
             self._bar = Progress(

@@ -31,6 +31,7 @@ from runners.output import LEDGER
 from runners.plan import limits
 from runners.progress import Stop, Watch
 from runners.runfile import DataSet, RunFile
+from runners.summary import Asked
 from runners.verdicts import Facts
 
 PER_MILLION = Decimal(1_000_000)
@@ -142,8 +143,10 @@ def _begin(launch: Launch, ledger: Ledger, text: str, price: Price, changed: Seq
     if rises and launch.amend is None:
         raise SetupError("\n".join([*rises, f"the price rose since the run was begun; {AMEND}"]))
     name, facts = run_sha256(text), launch.facts
+    pairs = zip(launch.run.data_sets, launch.surveyed, strict=True)
+    asked = {data.name: asdict(Asked(found.n_prompts, data.tokens)) for data, found in pairs}
     gate = {"ticket_id": facts.ticket_id or "", "ungated": facts.ungated or ""}
-    writes = [w.meta(run=text, run_sha256=name, price=json.dumps(told), **gate)]
+    writes = [w.meta(run=text, run_sha256=name, price=json.dumps(told), asked=json.dumps(asked), **gate)]
     if (changed or rises) and launch.amend is not None:
         writes.append(w.amended(now, name, "; ".join([launch.amend, *changed, *rises])))
     ledger.commit(writes)

@@ -14,7 +14,7 @@ from harness.flow import Kit
 from harness.store import write_atomic
 from runners.ledger import Ledger
 from runners.samples import FILES, Taken, write
-from runners.summary import Summary
+from runners.summary import Asked, Summary
 
 LEDGER, SUMMARY = "ledger.sqlite3", "summary.json"
 
@@ -34,14 +34,14 @@ def write_output(
     Raises:
         SetupError: They cannot be written, or an answer is not judged yet.
     """
-    summary = Summary()
+    meta = ledger.meta()
+    summary = Summary({name: Asked(**told) for name, told in json.loads(meta.get("asked", "{}")).items()})
 
     def seen(taken: Taken) -> None:
         tick()
         summary.add(taken)
 
     write(ledger, kit, out, allow_unverified_prompt=allow_unverified_prompt, seen=seen)
-    meta = ledger.meta()
     told = summary.as_json(
         run_sha256=meta.get("run_sha256"),
         ticket_id=meta.get("ticket_id") or None,

@@ -77,27 +77,42 @@ def _offset(taken: Taken) -> int | None:
     return billed_offset(taken.traits, fmt, verdict.thinking, cut=verdict.truncated)
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a run asks of a data set: its prompts, and the completion tokens after which it ends; None for all."""
+
+    n_prompts: int
+    tokens: int | None = None
+
+
 @dataclass(slots=True)
 class Summary:
-    """Sums over rows, to be fed one by one."""
+    """Sums over rows, to be fed one by one.
 
+    Attributes:
+        asked: What the run asks of each data set, {} where nobody knows: then only what was tried can be open.
+    """
+
+    asked: Mapping[str, Asked] = field(default_factory=dict)
     groups: dict[tuple[str, str], Group] = field(default_factory=dict)
     bill: Bill = field(default_factory=Bill)
-    n_open: int = 0
     cost_nano: int = 0
+    _sets: dict[str, Counter[str]] = field(default_factory=dict)
 
     def add(self, taken: Taken) -> None:
         """One row of the ledger."""
         row, verdict = taken.row, taken.verdict
         self.cost_nano += row.cost_nano
         self.bill.add(taken)
+        billed = verdict.completion_tokens if verdict else None
+        counted = self._sets.setdefault(row.dataset, Counter())
+        counted.update({"ended": row.end is not None, "open": row.end is None, "tokens": billed or 0})
         provider = (verdict.provider if verdict else None) or row.provider or "-"
         group = self.groups.setdefault((row.dataset, provider), Group())
         group.counts["cost_nano"] += row.cost_nano
         if verdict is None:
             group.ends[row.end or "open"] += 1
             group.counts["no answer"] += 1
-            self.n_open += row.end is None
             return
         group.counts.update(("answers", verdict.name))
         group.counts["samples"] += taken.left_out is None
@@ -106,6 +121,19 @@ class Summary:
         group.findings.update({f.code for f in verdict.findings})
         if taken.left_out and taken.left_out != verdict.name:
             group.findings[taken.left_out] += 1
+
+    @property
+    def n_open(self) -> int:
+        """Prompts without an answer or an end of their own, those that were never tried too."""
+        return sum(self._open(name) for name in {*self.asked, *self._sets})
+
+    def _open(self, name: str) -> int:
+        counted, asked = self._sets.get(name, Counter()), self.asked.get(name)
+        if asked is None:
+            return counted["open"]
+        if asked.tokens is not None and counted["tokens"] >= asked.tokens:
+            return 0
+        return max(0, asked.n_prompts - counted["ended"])
 
     def as_json(self, **more: Any) -> dict[str, Any]:
         """summary.json, with what more is known of the run."""

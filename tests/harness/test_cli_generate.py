@@ -174,6 +174,7 @@ def test_a_run_without_money_stops_and_says_so(tmp_path: Path, host: tuple[Count
     assert "stopped: budget: " in short.stderr
     assert 0 < n < 8
     assert f"{n} samples" in short.stdout
+    assert short.stdout.splitlines()[-1].endswith(f"{8 - n} prompts open")
     assert (silent.exit_code, "budget_usd: 0.00045 -> 1.0" in silent.stderr) == (2, True)
     assert (named.exit_code, len(app.asked)) == (0, 8)
 

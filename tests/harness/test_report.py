@@ -214,14 +214,14 @@ def test_coloured_tokens_show_ids_origins_and_boundaries(capsys: pytest.CaptureF
 def test_progress_shows_itself_late(capsys: pytest.CaptureFixture[str]) -> None:
     """Short runs show nothing, long ones count on stderr and leave stdout alone; switched off, it stays silent."""
     times = iter([0.0, 0.5, 2.0])
-    with Progress(True, lambda: next(times)) as tick:
+    with Progress(True, lambda: next(times), what="prompts read") as tick:
         tick()
         assert capsys.readouterr().err == ""
         tick()
         sys.stdout.write("a row\n")
         tick()
     out, err = capsys.readouterr()
-    assert "answers" in err
+    assert "prompts read" in err
     assert out == "a row\n"
     with Progress(False) as tick:
         tick()

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from runners.samples import take
-from runners.summary import HEADERS, Bill, Summary, bill_lines, table
+from runners.summary import HEADERS, Asked, Bill, Summary, bill_lines, table
 from tests.corpus import kit
 from tests.runners.run_kit import run_of
 from tests.runners.sample_kit import answered
@@ -34,6 +34,24 @@ def test_sums_by_data_set_and_provider(tmp_path: Path) -> None:
     for name in ("answers", "verified", "samples", "ids", "masked"):
         assert told[name] == sum(group[name] for group in told["groups"])
     assert told["spent_usd"] == sum(group["cost_usd"] for group in told["groups"])
+
+
+def test_what_is_open(tmp_path: Path) -> None:
+    """Prompts that were never tried count, those beyond a target of tokens do not; unknown data sets as they stand."""
+    with mixed(tmp_path) as ledger:
+        ledger.commit([[("UPDATE job SET end = NULL WHERE job = 1", ())]])
+        taken = [take(row, kit()) for row in ledger.rows()]
+
+    def n_open(**asked: Asked) -> int:
+        summary = Summary(asked)
+        for one in taken:
+            summary.add(one)
+        return summary.as_json()["open"]  # type: ignore[no-any-return]
+
+    assert n_open() == 1
+    assert n_open(a=Asked(5), b=Asked(10), c=Asked(7)) == 1 + 9 + 7
+    tokens = sum(t.verdict.completion_tokens or 0 for t in taken if t.verdict and t.row.dataset == "a")
+    assert [n_open(a=Asked(50, tokens + k)) for k in (0, 1)] == [0, 46]
 
 
 def test_ids_against_the_bill(tmp_path: Path) -> None:
