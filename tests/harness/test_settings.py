@@ -31,6 +31,6 @@ def test_a_key_is_never_shown() -> None:
 
 def test_the_environment_of_a_process_of_ours() -> None:
     """What could steer it and the API key stay behind, the rest goes along."""
-    environ = {"PATH": "/bin", "PYTEST_ADDOPTS": "-k x", "GIT_DIR": "y", "OPENROUTER_API_KEY": "sk-or-made-up"}
+    environ = {"PATH": "/bin", "PYTEST_ADDOPTS": "-k x", "GIT_DIR": "y", "OPENROUTER_API_KEY": "sk-made-up"}
     assert child_environment(["PYTEST_ADDOPTS"], environ=environ) == {"PATH": "/bin", "GIT_DIR": "y"}
     assert child_environment(prefix="GIT_", environ=environ) == {"PATH": "/bin", "PYTEST_ADDOPTS": "-k x"}
