@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
 .PHONY: setup demo test check truth real bench prompts witnesses emulator-parity soak drift-planted false-green mutants \
-	cap cassette-round states kills storm bench-generate
+	cap cassette-round states kills storm bench-generate screenshot
 setup: $(STAMP)
 $(STAMP): pyproject.toml tests/constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -77,3 +77,7 @@ mutants: setup
 
 states: setup
 	$(PY) -m tests.report_states
+
+# The picture in the README; needs a Chromium.
+screenshot: setup
+	$(PY) -m tests.make_screenshot

@@ -226,6 +226,6 @@ def _tell(out: str, n_bytes: int, page: "Page", as_json: bool) -> None:
         return
     more = "" if drifts is None else f", {drifts} changes"
     left = f", {n_rejected - n_shown} left out" if n_rejected > n_shown else ""
-    bad = f"; {page.n_unusable} inputs are no answers (named on stderr)" if page.n_unusable else ""
+    bad = f"; inputs that are no answers, named on stderr: {page.n_unusable}" if page.n_unusable else ""
     total = sum(page.verdicts.values())
     print(report.printable(f"{out}: {n_rejected} of {total} answers rejected, {n_shown} shown{left}{more}{bad}"))

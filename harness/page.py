@@ -96,7 +96,8 @@ def is_page(start: bytes) -> bool:
 def _summary(page: Page) -> Iterator[Html]:
     counts = ", ".join(f"{page.verdicts.get(name, 0)} {name}" for name in VERDICTS)
     sources = ", ".join(map(told, page.sources[:20])) + (", …" if len(page.sources) > 20 else "")
-    yield tag("p", f"{counts}; {page.n_unusable} inputs are no answers.")
+    unusable = f"; inputs that are no answers: {page.n_unusable}" if page.n_unusable else ""
+    yield tag("p", f"{counts}{unusable}.")
     yield tag("p", f"From {sources}; habits {page.habits_sha256[:12]}, tokenproof {page.version}.", class_="facts")
 
 

@@ -72,7 +72,7 @@ def test_an_input_that_is_no_answer(tmp_path: Path) -> None:
     """Exit code 2; it is named on stderr and in the page, and the rest is there."""
     out, path = tmp_path / "page.html", lines(tmp_path / "a.jsonl", ERROR, "nonsense")
     code, told, said = run(path, "--out", out)
-    assert (code, "; 1 inputs are no answers" in told, "a.jsonl:2" in said) == (2, True, True)
+    assert (code, "; inputs that are no answers, named on stderr: 1" in told, "a.jsonl:2" in said) == (2, True, True)
     text = Reader(out.read_text()).text
     assert "a.jsonl:2: " in text
     assert "1 of 1 answers rejected" in text

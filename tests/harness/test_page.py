@@ -1,5 +1,6 @@
 """page.py: one HTML page that needs nothing else, whatever the answers hold."""
 
+import re
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import replace
@@ -62,7 +63,7 @@ def test_all_sections() -> None:
     text = Reader(html(page()).replace(STYLE, "")).text
     wanted = [
         "tokenproof: 2 of 5 answers rejected",
-        "0 exact, 3 verified, 0 unverified, 2 rejected; 1 inputs are no answers.",
+        "0 exact, 3 verified, 0 unverified, 2 rejected; inputs that are no answers: 1.",
         "From cassettes, golden; habits abababababab, tokenproof 9.9.",
         "Scoreboardprovideranswers" + "P5",
         "Drift1 changes in 4 pairs, 1 of them touch ids. Compared with HEAD~1 (1 only before).",
@@ -84,7 +85,7 @@ def test_what_there_is_none_of() -> None:
     bare = replace(page(), compared=None, n_unusable=0, unusable=(), rejected=rejections(), habits=())
     text = Reader(html(bare)).text
     assert "Drift" not in text
-    assert "Inputs that are no answers" not in text
+    assert "nputs that are no answers" not in text
     assert "No answer was rejected." in text
     unchanged = replace(page(), compared=("x", Comparison((), 4)))
     assert "Nothing changed." in html(unchanged)
@@ -171,3 +172,13 @@ def test_a_page_is_known_again() -> None:
     assert not is_page(b"<!doctype html>\n<html><head><title>x</title>")
     assert not is_page(b'{"a": "<meta name=\\"generator\\" content=\\"tokenproof 1\\">"}')
     assert not is_page(b"")
+
+
+def test_the_readme_shows_one() -> None:
+    """A picture that loads at once, with words for those who cannot see it."""
+    root = Path(__file__).parents[2]
+    alt, path = re.search(r"!\[([^]]+)\]\(([^)]+\.png)\)", (root / "README.md").read_text()).groups()  # type: ignore[union-attr]
+    data = (root / path).read_bytes()
+    assert data.startswith(b"\x89PNG\r\n")
+    assert len(data) < 300_000
+    assert len(alt) > 20
