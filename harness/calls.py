@@ -11,7 +11,8 @@ from itertools import product
 from typing import Literal
 
 from harness.formats import Format
-from harness.json_keys import is_json, key_orders, keys_sorted, one_blank, other_values, restyle
+from harness.json_keys import is_json, key_orders, keys_sorted, other_values, restyle
+from harness.json_spellings import spellings
 from harness.types import Segment, ToolCall
 
 NATIVE = re.compile(r"functions\.(?P<name>.+):(?P<index>\d+)", re.DOTALL)
@@ -128,17 +129,20 @@ def arguments(call: ToolCall, position: int, fmt: Format, traits: Mapping[str, s
     if trait != "as-sent" and is_json(call.arguments):  # what is no JSON cannot have been written anew
         texts |= {style: restyle(call.arguments, style) for style in ("spaced", "compact")}
     # as they came: what no dump gives was not dumped anew. A host that is known to coerce is refused by a check.
+    anywhere = "argument_inner" not in fmt.blank_free
     types = () if "argument_types" in traits else other_values(call.arguments) or ()
     if trait:
         name = trait if trait in texts else "as-sent"
-        styles = (*texts.values(), *one_blank(texts[name])) if name != "as-sent" else ()
-        return [_argument_option(texts[name], f"arguments-{name}", position, fmt, traits, (*types, *styles))]
+        others = (*texts.values(), *(spellings(texts[name], anywhere=anywhere) or ())) if name != "as-sent" else ()
+        return [_argument_option(texts[name], f"arguments-{name}", position, fmt, traits, (*types, *others))]
     distinct: dict[str, str] = {}
     for name, text in texts.items():
         distinct.setdefault(text, f"arguments-{name}")
+    others = (spellings(call.arguments, anywhere=anywhere) or ()) if len(texts) > 1 else ()
     return [
         replace(
-            _argument_option(text, name, position, fmt, traits, types), rival="trait" if text != call.arguments else ""
+            _argument_option(text, name, position, fmt, traits, (*types, *others)),
+            rival="trait" if text != call.arguments else "",
         )
         for text, name in distinct.items()
     ]

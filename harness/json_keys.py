@@ -91,21 +91,6 @@ def restyle(text: str, style: str) -> str:
     return "".join(p + " " if p in (":", ",") else p for p in pieces)
 
 
-def one_blank(text: str) -> tuple[str, ...]:
-    """The text with one blank more or less behind each colon and comma between tokens, one change at a time.
-
-    >>> one_blank('{"a": 1}')
-    ('{"a":1}',)
-    """
-    pieces = JSON_TOKENS.findall(text)
-    out = []
-    for k, piece in enumerate(pieces[:-1]):
-        if piece in (":", ","):
-            blank = pieces[k + 1].isspace()
-            out.append("".join([*pieces[: k + 1], *([] if blank else [" "]), *pieces[k + 1 + blank :]]))
-    return tuple(out)
-
-
 def is_json(text: str) -> bool:
     """Whether a host could have parsed the text and dumped it again."""
     try:

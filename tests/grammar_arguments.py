@@ -32,6 +32,11 @@ def _broken(rng: Random, plain: str, _: Json) -> str:
     return rng.choice((*ends, "{'n': 1}", '{"n": }', "{n: 1}"))
 
 
+NUMBERS = (
+    *("1e5", "1E5", "1e-7", "0.00001", "1.50", "19.90", "48.850", "1.00", "-0", "1e6", "[1.50, 2]"),
+    *("1.23456789012345678", "12345678901234567890", "0.1e1"),
+)
+TEXTS = (r'"https:\/\/x.org"', r'"a\/b"', r'"caf\u00e9"', r'"\u4f60"', r'"x\u0041"', r'"\ud83d\ude00"')
 NO_OBJECTS = ('"text"', "7", "[1]", "null", "true", "hello", "[]", '[{"n": 1}]')
 
 WAYS: Mapping[str, Callable[[Random, str, Json], str]] = {
@@ -46,7 +51,8 @@ WAYS: Mapping[str, Callable[[Random, str, Json], str]] = {
     ),
     "float for integer": _with({"n": 7.0}, {"x": 1.0}, {"x": 3}),
     "undeclared key": _with({"z": 1}, {"z": "y"}, {"z": None}),
-    "exponent": lambda _, plain, parsed: _end(plain, parsed, '"x": 1e5'),
+    "number as no dump has it": lambda rng, plain, parsed: _end(plain, parsed, f'"x": {rng.choice(NUMBERS)}'),
+    "text as no dump has it": lambda rng, plain, parsed: _end(plain, parsed, f'"s": {rng.choice(TEXTS)}'),
     "doubled key": lambda _, plain, parsed: _end(plain, parsed, '"n": 1, "n": 2'),
     "no object": lambda rng, plain, parsed: rng.choice(NO_OBJECTS),
     "broken": _broken,

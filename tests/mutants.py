@@ -33,7 +33,7 @@ VOCABULARY = (
     Mutant("an unknown model takes the first format", "formats/__init__.py", "found[0] if len(found) == 1 else None", "found[0] if found else known[0]"),
     Mutant("a model's variant ignored", "formats/__init__.py", "return bare if not colon or variant in VARIANTS else None", "return bare"),
     Mutant("K2-Thinking: <think> taken for the prompt's", "formats/kimi-k2-thinking.toml", 'think = "sampled"', 'think = "prompt"'),
-    Mutant("edges of K2 taken for edges of K2.5", "formats/kimi-k2.5.toml", "history_think = true", 'history_think = true\nblank_free = ["content_start", "argument_edges", "header_edges", "section_text"]'),
+    Mutant("edges of K2 taken for edges of K2.5", "formats/kimi-k2.5.toml", "history_think = true", 'history_think = true\nblank_free = ["content_start", "argument_edges", "argument_inner", "header_edges", "section_text"]'),
 )
 
 PROMPT = (
@@ -135,6 +135,8 @@ CHECKS = (
     Mutant("minted ids of unknown hosts accepted", "checks.py", 'if id_style(call) == "minted" and', "if False and"),
     Mutant("sorted keys accepted", "checks.py", 'if order != "kept" and', "if False and"),
     Mutant("coerced values accepted", "checks.py", '(types == "coerced" and others != ())', "False"),
+    Mutant("zeros that a dump loses believed", "json_spellings.py", "yield sign + whole + _shifted(part + exponent)", "pass"),
+    Mutant("other spellings only where nothing is known", "calls.py", 'if name != "as-sent" else ()', "if not trait else ()"),
     Mutant("values of unknown type taken as they came", "calls.py", "else other_values(call.arguments) or ()", "else ()"),
     Mutant("a whole chunk taken for token by token", "stream.py", "MIN_PIECES = 3", "MIN_PIECES = 1"),
     Mutant("a tool that was not offered accepted", "checks.py", "if shaped and called not in names:", "if False:"),

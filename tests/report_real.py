@@ -5,6 +5,7 @@ and are no part of the project.
 """
 
 import json
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -179,9 +180,13 @@ def is_openrouter(row: Row) -> bool:
     return bool(str(row.exchange.response.get("id", "")).startswith("gen-")) and row.repo != "Sophanos/circulatio"
 
 
+IN_QUOTES = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+INNER = re.compile(r"[^\s:,] (?!\s)")
+
+
 def blank_edges(told: Iterable[tuple[Row, Verdict]]) -> dict[str, str]:
     """Per format, what its `blank_free` rests on: contents that begin with white space, and arguments that have it at
-    an edge, at hosts that pass arguments as sampled.
+    an edge, or a single blank where no colon and comma is, at hosts that pass arguments as sampled.
     """
     n: Counter[str] = Counter()
     blank: Counter[str] = Counter()
@@ -191,6 +196,9 @@ def blank_edges(told: Iterable[tuple[Row, Verdict]]) -> dict[str, str]:
         texts = [("content_start", turn.content[:1])] if turn.content else []
         if verdict.provider in as_sampled:
             texts += [("argument_edges", c.arguments[:1] + c.arguments[-1:]) for c in turn.tool_calls]
+            texts += [
+                ("argument_inner", " " * bool(INNER.search(IN_QUOTES.sub("x", c.arguments)))) for c in turn.tool_calls
+            ]
         for edge, text in texts if verdict.format else ():
             n[f"{verdict.format} {edge}"] += 1
             blank[f"{verdict.format} {edge}"] += any(map(str.isspace, text))

@@ -22,7 +22,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "types": ("types",),
     "vocab": ("vocab",),
     "formats": ("formats",),
-    "json_keys": ("json_keys",),  # JSON text as text: calls, checks and evidence look at it in the same way
+    "json_keys": (
+        "json_keys",
+        "json_spellings",
+    ),  # JSON text as text: calls, checks and evidence look at it in the same way
     "ticket": ("ticket",),  # a value of its own: what a run compares itself with
     "stream": ("stream",),  # chunks laid over segments: readings cut by them and witnesses judge by them
     # stages: none imports another

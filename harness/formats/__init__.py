@@ -95,6 +95,7 @@ EDGES = (
     "content_start",
     "content_end",
     "argument_edges",
+    "argument_inner",
     "header_edges",
     "section_text",
 )

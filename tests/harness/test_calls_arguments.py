@@ -103,16 +103,26 @@ RETYPED = [
     row({"arguments": "as-sent"}, '{"b": "x", "a": "5"}', [' "', '"}'], id="a-number-in-quotes"),
     row({"arguments": "as-sent"}, '{"a": true, "b": "x"}', [], id="a-word-in-quotes-has-another-count"),
     row({"arguments": "spaced"}, '{"a":5,"b":"x"}', [], id="a-compact-text-is-no-such-dump"),
+    row({"arguments": "spaced", "argument_types": "kept"}, '{"a":19.9,"b":"x"}', ["9"], id="a-zero-may-be-lost"),
+    row({"argument_types": "kept"}, '{"a": 19.9, "b": "x"}', ["9"], id="and-where-nothing-is-known-of-the-host"),
+    row({"arguments": "as-sent", "argument_types": "kept"}, '{"a": 19.9, "b": "x"}', [], id="as-it-was-sampled"),
 ]
 
 
 @pytest.mark.parametrize(("traits", "text", "inferred"), RETYPED)
 def test_a_value_that_may_have_been_written_anew_is_masked(traits: Traits, text: str, inferred: list[str]) -> None:
     """`5` and `"5"` have one count: where nothing tells whether a host fits types, the ids that differ are masked."""
-    [option] = arguments(ToolCall("functions.f:0", "f", text), 0, K2, {"argument_keys": "kept", **traits})
+    option = arguments(ToolCall("functions.f:0", "f", text), 0, K2, {"argument_keys": "kept", **traits})[0]
     made = build(Reading(option.segments), encode_ordinary)
 
     marked = [
         load_vocab().token_bytes(i).decode() for i, o in zip(made.ids, made.origins, strict=True) if o == INFERRED
     ]
     assert marked == inferred
+
+
+def test_blanks_that_a_family_never_writes() -> None:
+    """A blank before a brace is looked for, but for the family that was never seen to write one."""
+    call, traits = ToolCall("functions.f:0", "f", '{"a":1}'), {"arguments": "spaced", "argument_types": "kept"}
+    assert '{"a": 1 }' in arguments(call, 0, K25, traits)[0].segments[0].lookalikes
+    assert '{"a": 1 }' not in arguments(call, 0, K2, traits)[0].segments[0].lookalikes

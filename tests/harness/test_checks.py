@@ -236,6 +236,15 @@ def test_values_that_may_have_been_coerced(arguments: str, doubt: bool) -> None:
 
 
 @pytest.mark.required
+def test_arguments_with_more_spellings_than_can_be_tried() -> None:
+    """Where a host may have written them anew, very long arguments are not believed."""
+    members = ", ".join(f'"k{k}": "x"' for k in range(3000))
+    long = turn("", "", ToolCall(CALL.id, "ping", "{" + members + "}"))
+    assert "arguments-too-long" in found(long)
+    assert "arguments-too-long" not in found(long, traits={"arguments": "as-sent"})
+
+
+@pytest.mark.required
 def test_more_values_than_can_be_masked_one_by_one() -> None:
     """Where nothing is known of types, a text of very many values is not believed."""
     many = turn("", "", ToolCall(CALL.id, "ping", '{"n": [' + ", ".join("1" * 100) + "]}"))
