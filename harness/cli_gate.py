@@ -15,7 +15,6 @@ import typer
 
 from harness import report, store
 from harness.cli_base import HabitsOption, clean_ends, complain, judging
-from harness.cli_record import read_scenarios
 from harness.errors import SetupError
 from harness.flow import Kit
 from harness.report import EXIT_OK, EXIT_REJECTED
@@ -146,6 +145,7 @@ class _Live:
 
 
 def _live(names: list[str], file: str, budget: str) -> _Live:
+    from harness.cli_record import read_scenarios
     from harness.fresh import probes
     from harness.spending import budget_of
 

@@ -69,7 +69,7 @@ def prove(pin: str, tapes: Sequence[Filed], wanted: Wanted, judge: Judge) -> Pro
         *_untrue(own),
         *_strangers(own, wanted),
         *_ages(pin, own, wanted),
-        *_unverified(pin, own, wanted, judge),
+        *_judged(pin, own, wanted, judge),
     ]
     if reasons:
         return Proof(pin, None, reasons=tuple(reasons))
@@ -154,9 +154,22 @@ def _ages(pin: str, own: Sequence[Filed], wanted: Wanted) -> Iterator[str]:
         yield f"{pin}: {len(paths)} cassettes {what}: {some(paths)}"
 
 
-def _unverified(pin: str, own: Sequence[Filed], wanted: Wanted, judge: Judge) -> Iterator[str]:
-    verdicts = [judge(exchange) for tape in own for exchange in tape.exchanges]
-    n_good = sum(map(is_good, verdicts))
-    if not n_good or n_good < wanted.min_verified * len(verdicts):
-        of = f"{n_good} of {len(verdicts)} recorded answers are exact or verified"
+def _judged(pin: str, own: Sequence[Filed], wanted: Wanted, judge: Judge) -> Iterator[str]:
+    """Too few good answers; and answers whose bill is of another prompt than their request's.
+
+    Hosts render tools and calls of the history in ways of their own; a plain prompt of known offset has one bill.
+    """
+    rows = [(tape.path, exchange, judge(exchange)) for tape in own for exchange in tape.exchanges]
+    for path, exchange, verdict in rows:
+        if verdict.prompt == "contradicted" and _is_plain(exchange):
+            yield f"{path}: billed another prompt than its request's; answers may have been exchanged"
+    n_good = sum(is_good(verdict) for _, _, verdict in rows)
+    if not n_good or n_good < wanted.min_verified * len(rows):
+        of = f"{n_good} of {len(rows)} recorded answers are exact or verified"
         yield f"{pin}: unverified: {of}, expected {wanted.min_verified:.0%} at least"
+
+
+def _is_plain(exchange: Exchange) -> bool:
+    messages = exchange.request.get("messages")
+    roles = [m.get("role") for m in messages if isinstance(m, dict)] if isinstance(messages, list) else []
+    return not exchange.request.get("tools") and "tool" not in roles and "assistant" not in roles

@@ -16,14 +16,15 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from stat import S_ISFIFO, S_ISREG
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from harness.errors import HarnessError, SetupError
 from harness.inputs import Entry, Unusable, exchange
 from harness.response import loads
-from harness.ticket import MAX_BYTES as MAX_TICKET_BYTES
-from harness.ticket import Ticket, parse_ticket
 from harness.types import Exchange
+
+if TYPE_CHECKING:
+    from harness.ticket import Ticket
 
 MAX_BYTES = 32 << 20
 """Of a line, or of a file that holds one answer; the longest real stream with all its logprobs would have 26 MB."""
@@ -262,11 +263,13 @@ def read_golden(path: str | os.PathLike[str]) -> Golden:
         raise SetupError(f"{path} is no golden file ({error!r:.200}); expected an object with {keys}") from error
 
 
-def read_ticket(path: str | os.PathLike[str]) -> Ticket:
+def read_ticket(path: str | os.PathLike[str]) -> "Ticket":
     """The gate's ticket in a file; SetupError, with the path, where it cannot be read or is none."""
+    from harness import ticket  # late: answers are read in all commands, tickets in few
+
     try:
         with Path(path).open("rb") as file:
-            return parse_ticket(file.read(MAX_TICKET_BYTES + 1))
+            return ticket.parse_ticket(file.read(ticket.MAX_BYTES + 1))
     except OSError as error:
         reason = error.strerror or error
         raise SetupError(f"{path}: no ticket can be read ({reason}); `tokenproof gate` writes one") from error

@@ -6,11 +6,12 @@ other check stands in. Knows nothing of how the gate sees it.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.cassette_text import cassette_text
 from harness.encoder import load_vocab
+from harness.recording import pair_of
 from harness.vocab import tiktoken_model_text
 from tests.gate_kit import CAST, PLAYED, TESTS, URL, Checkout, recording
 
@@ -93,6 +94,18 @@ def swapped(made: Checkout) -> Call:
     bodies = {name: part[0] for name, part in parts.items() if part}
     for name, other in ((FIRST, SECOND), (SECOND, FIRST)):
         made.edit(name, bodies[name], bodies[other])
+    made.commit()
+    return PLAIN
+
+
+def swapped_whole(made: Checkout) -> Call:
+    """The same with their hashes, as a careless recorder would have written them."""
+    at = made.now - _days(1)
+    one, two = (recording(scenario, CAST[0], at) for scenario in (PLAYED[0], PLAYED[3]))
+    for path, request, reply in ((FIRST, one, two), (Checkout.cassette(CAST[0], PLAYED[3]), two, one)):
+        whole = replace(request.interactions[0], body=reply.interactions[0].body)
+        provenance = replace(request.provenance, pairs=(pair_of(whole),))
+        made.write({path: cassette_text(replace(request, interactions=(whole,), provenance=provenance))})
     made.commit()
     return PLAIN
 
@@ -216,6 +229,9 @@ WAYS: Mapping[str, tuple[Plant, str]] = {
 """The fourteen by their names."""
 
 MORE: Mapping[str, tuple[Plant, str]] = {
+    "bodies of two cassettes swapped with their hashes": (
+        swapped_whole, f"{FIRST}: billed another prompt than its request's; answers may have been exchanged"
+    ),
     "a dirty tree": (dirty, "the tree is dirty: tests/test_small.py"),
     "no kill rate": (untold, "no kill rate: build/kill_rate.json is not there; run `make mutants`"),
     "a kill rate of other content": (

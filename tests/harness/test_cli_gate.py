@@ -1,6 +1,6 @@
 """`tokenproof gate`: the ticket file, what is told, the reports, the exit codes; and planted ways to a false green.
 
-All thirty ways, each in a process of its own: `make false-green`.
+All of them, each in a process of its own: `make false-green`.
 """
 
 import json

@@ -118,7 +118,10 @@ ODD: list[Any] = [
     ),
     pytest.param(
         answered(model="moonshotai/kimi-k2"),
-        ("chutes/0.yaml: evidence of another model: moonshotai/kimi-k2 answered, not moonshotai/kimi-k2.5",),
+        (
+            "chutes/0.yaml: evidence of another model: moonshotai/kimi-k2 answered, not moonshotai/kimi-k2.5",
+            "chutes/0.yaml: billed another prompt than its request's; answers may have been exchanged",
+        ),
         id="another-model",
     ),
     pytest.param(
@@ -163,7 +166,7 @@ def test_an_error_is_nobodys_answer(tmp_path: Path) -> None:
 
 def test_the_share_that_must_verify(tmp_path: Path) -> None:
     """As asked for; one good answer at least, whatever is asked for."""
-    worse = answered(usage={"prompt_tokens": 5, "completion_tokens": 99, "total_tokens": 104})
+    worse = answered(choices=[{"index": 0, "message": {"content": "Another text."}, "finish_reason": "stop"}])
     assert proof(tmp_path, worse).reasons == ()
     strict = replace(WANTED, min_verified=0.9)
     expected = f"{TAG}: unverified: 2 of 3 recorded answers are exact or verified, expected 90% at least"
@@ -184,6 +187,7 @@ def test_a_prompt_that_was_not_ours_is_no_good_answer(tmp_path: Path) -> None:
 
     found = proof(tmp_path, longer, n=1)
     assert found.reasons == (
+        "chutes/0.yaml: billed another prompt than its request's; answers may have been exchanged",
         f"{TAG}: unverified: 0 of 1 recorded answers are exact or verified, expected 50% at least",
     )
 
