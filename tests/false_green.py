@@ -16,7 +16,7 @@ from harness.vocab import tiktoken_model_text
 from tests.gate_kit import CAST, PLAYED, TESTS, URL, Checkout, recording
 
 SMALL = "tests/test_small.py"
-FIRST, SECOND = (Checkout.cassette(CAST[0], s) for s in PLAYED[:2])
+FIRST, SECOND, OTHER = (Checkout.cassette(CAST[0], PLAYED[k]) for k in (0, 1, 3))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def swapped_whole(made: Checkout) -> Call:
     """The same with their hashes, as a careless recorder would have written them."""
     at = made.now - _days(1)
     one, two = (recording(scenario, CAST[0], at) for scenario in (PLAYED[0], PLAYED[3]))
-    for path, request, reply in ((FIRST, one, two), (Checkout.cassette(CAST[0], PLAYED[3]), two, one)):
+    for path, request, reply in ((FIRST, one, two), (OTHER, two, one)):
         whole = replace(request.interactions[0], body=reply.interactions[0].body)
         provenance = replace(request.provenance, pairs=(pair_of(whole),))
         made.write({path: cassette_text(replace(request, interactions=(whole,), provenance=provenance))})
@@ -230,7 +230,7 @@ WAYS: Mapping[str, tuple[Plant, str]] = {
 
 MORE: Mapping[str, tuple[Plant, str]] = {
     "bodies of two cassettes swapped with their hashes": (
-        swapped_whole, f"{FIRST}: billed another prompt than its request's; answers may have been exchanged"
+        swapped_whole, f"{OTHER}: billed another prompt than its request's; answers may have been exchanged"
     ),
     "a dirty tree": (dirty, "the tree is dirty: tests/test_small.py"),
     "no kill rate": (untold, "no kill rate: build/kill_rate.json is not there; run `make mutants`"),
