@@ -48,6 +48,7 @@ emulator-parity: setup
 # Bulk generation over loopback sockets; each ends in one JSON line.
 POINTS ?= 200
 kills: setup
+	$(PY) -m pytest -q tests/runners/test_ledger.py -k 'torn or disk or grow or cannot_be_written or whole'
 	$(PY) -m tests.report_kills --points $(POINTS)
 
 cap: setup

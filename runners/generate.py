@@ -221,12 +221,11 @@ class Run:
 
     async def _pause(self, seconds: float) -> None:
         """Until something changes, at most so long."""
-        self.desk.changed.clear()
-        try:
-            async with asyncio.timeout(min(max(seconds, 0.0), LONGEST_WAIT_S)):
-                await self.desk.changed.wait()
-        except TimeoutError:
-            pass
+        changed = self.desk.changed
+        changed.clear()
+        late = asyncio.get_running_loop().call_later(min(max(seconds, 0.0), LONGEST_WAIT_S), changed.set)
+        await changed.wait()
+        late.cancel()
 
     async def _tick(self) -> None:
         while True:

@@ -241,9 +241,13 @@ def _locked(path: Path) -> IO[str]:
         raise SetupError(f"{path} cannot be written: {error.strerror}; choose an output folder that can") from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         lock.close()
         raise SetupError(f"{path}: another process is at work on this ledger; wait for it, or stop it first") from None
+    except OSError as error:
+        lock.close()
+        said = f"{path} cannot be locked: {error.strerror}; choose an output folder on a disk of this machine"
+        raise SetupError(said) from error
     return lock
 
 
