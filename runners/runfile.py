@@ -247,7 +247,7 @@ def _read(path: str | Path) -> str:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise SetupError(f"{path}: more than {MAX_BYTES >> 20} MiB; expected a run file")
-        return data.decode()
+        return data.decode("utf-8-sig")
     except OSError as error:
         raise SetupError(f"{path} cannot be read: {error.strerror or error}; expected a run file in TOML") from error
     except UnicodeDecodeError:

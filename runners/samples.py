@@ -12,15 +12,16 @@ from types import MappingProxyType
 from typing import Any
 
 from harness.asked import thinking_of
-from harness.errors import HarnessError, ProviderError, SetupError
-from harness.flow import Kit, Known, traits_of
-from harness.formats import Format, find_format
+from harness.errors import HarnessError, SetupError
+from harness.flow import Kit, Known, known_of, traits_of
+from harness.formats import find_format
 from harness.habits import Traits
-from harness.json_keys import wire_style
+from harness.ids import build
 from harness.prompt import render
-from harness.response import parse
+from harness.readings import SearchBound, readings
 from harness.store import atomic_file
-from harness.types import ORIGIN_NAMES, Exchange, Finding, Turn, Usage, Verdict
+from harness.types import ORIGIN_NAMES, Exchange, Finding, Usage, Verdict
+from harness.witnesses import n_before_end
 from runners.ledger import Ledger, Row
 from runners.ledger_rows import ANSWERED
 from runners.tables import Kind, table_file
@@ -71,9 +72,11 @@ class Taken:
 
     Attributes:
         facts: Members of `verdicts.Facts`; without a verdict only what let the prompt be asked for.
-        turn: The answer as it came; None where none came, or where it is an error.
+        known: What the judge went by; None where no answer came, or where nothing of it can be read.
+        traits: Those of the provider for this answer, by the habits of today.
         prompt_ids: What the model read, as we render it, shape [P]; None where the request cannot be rendered.
-        traits: What is known of the provider, for this answer.
+        n_plain: Ids of the plain reading without the terminator, of an answer that gave no whole certain ids; None
+            where it has no reading.
         left_out: Why it is not trained on: its verdict, `prompt-contradicted`, `prompt-unverified`, or how it ended
             without an answer; None for a sample.
     """
@@ -82,10 +85,10 @@ class Taken:
     request: Mapping[str, Any]
     verdict: Verdict | None
     facts: Mapping[str, str | None]
-    turn: Turn | None
-    fmt: Format | None
-    prompt_ids: list[int] | None
+    known: Known | None
     traits: Traits
+    prompt_ids: list[int] | None
+    n_plain: int | None
     left_out: str | None
 
 
@@ -108,12 +111,18 @@ def take(
     verdict, told = unpack(row.verdict) if row.verdict is not None else (None, None)
     gate = {name: meta.get(name) or None for name in ("ticket_id", "ungated")}
     facts = asdict(told) if told else dict.fromkeys(Facts.__slots__) | gate
-    turn = _turn(row)
-    fmt = find_format(request.get("model"), kit.formats)
-    traits = _traits(request, turn, fmt, verdict, kit)
-    ids = _prompt_ids(request, fmt, traits, kit)
+    known = _known(row, request, kit)
+    traits = traits_of(known, kit, mode_of(known)) if known else {}
+    ids = _prompt_ids(request, traits, kit)
+    whole = verdict is not None and verdict.accepted and not verdict.truncated
+    n_plain = None if known is None or whole else _n_plain(known, traits, kit)
     left_out = _left_out(row, verdict, ids, allow_unverified_prompt)
-    return Taken(row, request, verdict, facts, turn, fmt, ids, traits, left_out)
+    return Taken(row, request, verdict, facts, known, traits, ids, n_plain, left_out)
+
+
+def mode_of(known: Known) -> bool:
+    """The thinking mode by which an answer is read: the request of a run always says it."""
+    return known.fmt.thinking_modes[0] if known.thinking is None else known.thinking
 
 
 def _left_out(row: Row, verdict: Verdict | None, prompt_ids: list[int] | None, allow_unverified: bool) -> str | None:
@@ -126,37 +135,23 @@ def _left_out(row: Row, verdict: Verdict | None, prompt_ids: list[int] | None, a
     return "prompt-unverified" if verdict.prompt == "unverified" and not allow_unverified else None
 
 
-def _turn(row: Row) -> Turn | None:
+def _known(row: Row, request: Mapping[str, Any], kit: Kit) -> Known | None:
     if row.answer is None:
         return None
+    known = known_of(Exchange(row.id, row.answer, request), kit, model=None, provider=None, blind=False)
+    return known if isinstance(known, Known) else None  # where nothing can be read, the verdict says so
+
+
+def _n_plain(known: Known, traits: Traits, kit: Kit) -> int | None:
     try:
-        return parse(row.answer)
-    except ProviderError:
-        return None  # the verdict says so
+        found = readings(known.turn, known.fmt, mode_of(known), traits)
+    except SearchBound:
+        return None
+    return n_before_end(build(found[0], kit.encode).ids, known.fmt) if found else None
 
 
-def _traits(
-    request: Mapping[str, Any], turn: Turn | None, fmt: Format | None, verdict: Verdict | None, kit: Kit
-) -> Traits:
-    """The traits by which the answer was judged, from the habits of today."""
-    if turn is None or fmt is None or verdict is None:
-        return {}
-    mode = verdict.thinking if verdict.thinking is not None else fmt.thinking_modes[0]
-    wire = wire_style(call.arguments for call in turn.tool_calls)
-    known = Known(
-        turn,
-        fmt,
-        verdict.thinking,
-        verdict.provider,
-        verdict.model or fmt.name,
-        verdict.completion_tokens,
-        bool(request.get("tools")),
-        wire,
-    )
-    return traits_of(known, kit, mode)
-
-
-def _prompt_ids(request: Mapping[str, Any], fmt: Format | None, traits: Traits, kit: Kit) -> list[int] | None:
+def _prompt_ids(request: Mapping[str, Any], traits: Traits, kit: Kit) -> list[int] | None:
+    fmt = find_format(request.get("model"), kit.formats)
     if fmt is None or kit.encode_prompt is None:
         return None
     if traits.get("default_system") == "none":
@@ -172,7 +167,7 @@ def _prompt_ids(request: Mapping[str, Any], fmt: Format | None, traits: Traits, 
 
 def fields(taken: Taken) -> dict[str, Any]:
     """The row of a sample, of COLUMNS; origins, loss_mask and output_ids are of one length."""
-    row, turn = taken.row, taken.turn
+    row, turn = taken.row, taken.known.turn if taken.known else None
     verdict = taken.verdict or Verdict("rejected")
     usage = (turn.usage if turn else None) or Usage()
     return {

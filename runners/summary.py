@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.types import Origin, Verdict
 from harness.witnesses import billed_offset, n_before_end
-from runners.samples import Taken
+from runners.samples import Taken, mode_of
 
 TOP_FINDINGS = 10
 VERDICTS = ("exact", "verified", "unverified", "rejected")
@@ -28,11 +28,12 @@ class Group:
 
 @dataclass(slots=True)
 class Bill:
-    """Ids that were accepted against what was billed for them, the provider's known offsets taken out.
+    """Ids against what was billed for them, the provider's known offsets taken out.
 
     Attributes:
-        n_answers, n_ids, n_billed: Of whole answers whose provider's offset is known.
-        apart: Tokens that were billed for what cannot be compared, and the number of answers, by why.
+        n_answers, n_ids, n_billed: Of accepted whole answers whose provider's offset is known.
+        apart: All other answers, by why they stand apart: their number, their completion_tokens as billed, and of those
+            `compared` - with a reading, a bill and a known offset - the ids of the plain reading and what was billed.
     """
 
     n_answers: int = 0
@@ -45,19 +46,25 @@ class Bill:
         verdict = taken.verdict
         if verdict is None:
             return
-        billed, offset = verdict.completion_tokens, _offset(taken)
-        if not verdict.accepted or verdict.truncated or billed is None or offset is None or taken.fmt is None:
-            self.apart.setdefault(_why_apart(verdict), Counter()).update(answers=1, billed=billed or 0)
+        billed, offset, known = verdict.completion_tokens, _offset(taken), taken.known
+        if verdict.accepted and not verdict.truncated and billed is not None and offset is not None and known:
+            self.n_answers += 1
+            self.n_ids += n_before_end(verdict.ids.ids, known.fmt)
+            self.n_billed += billed - offset
             return
-        self.n_answers += 1
-        self.n_ids += n_before_end(verdict.ids.ids, taken.fmt)
-        self.n_billed += billed - offset
+        names = dict.fromkeys(("answers", "completion_tokens", "compared", "ids", "billed"), 0)
+        sums = self.apart.setdefault(_why_apart(verdict), Counter(names))
+        sums.update(answers=1, completion_tokens=billed or 0)
+        if billed is not None and offset is not None and taken.n_plain is not None:
+            sums.update(compared=1, ids=taken.n_plain, billed=billed - offset)
 
     def as_json(self) -> dict[str, Any]:
         """For summary.json; `difference` is ids - billed."""
         share = (self.n_ids - self.n_billed) / self.n_billed if self.n_billed else None
         whole = {"answers": self.n_answers, "ids": self.n_ids, "billed": self.n_billed}
-        apart = {why: dict(sums) for why, sums in sorted(self.apart.items())}
+        apart = {
+            why: dict(sums) | {"difference": sums["ids"] - sums["billed"]} for why, sums in sorted(self.apart.items())
+        }
         return {**whole, "difference": self.n_ids - self.n_billed, "difference_share": share, "apart": apart}
 
 
@@ -71,10 +78,10 @@ def _why_apart(verdict: Verdict) -> str:
 
 
 def _offset(taken: Taken) -> int | None:
-    verdict, fmt = taken.verdict, taken.fmt
-    if verdict is None or fmt is None or verdict.thinking is None:
+    known, verdict = taken.known, taken.verdict
+    if known is None or verdict is None:
         return None
-    return billed_offset(taken.traits, fmt, verdict.thinking, cut=verdict.truncated)
+    return billed_offset(taken.traits, known.fmt, mode_of(known), cut=verdict.truncated)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,4 +197,11 @@ def bill_lines(bill: Mapping[str, Any]) -> Sequence[str]:
         f"{bill['ids']:,} ids of {bill['answers']:,} accepted answers, {bill['billed']:,} billed after known offsets: "
         f"{bill['difference']:+,}{share}"
     )
-    return [first, *(f"{why}: {n['answers']:,} answers, {n['billed']:,} billed" for why, n in bill["apart"].items())]
+    return [
+        first,
+        *(
+            f"{why}: {n['answers']:,} answers, {n['completion_tokens']:,} tokens billed; {n['compared']:,} compared: "
+            f"{n['ids']:,} ids, {n['billed']:,} billed, {n['difference']:+,}"
+            for why, n in bill["apart"].items()
+        ),
+    ]

@@ -1,6 +1,9 @@
 """harness.cli_samples: what is typed, what is printed, exit codes; a run's ledger stands in a folder."""
 
 import json
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from typer.testing import CliRunner, Result
 from harness import cli
 from runners.output import LEDGER, SUMMARY
 from runners.samples import FILES
+from tests.conftest import ROOT
 from tests.runners.run_kit import run_of
 from tests.runners.sample_kit import answered
 from tests.runners.test_samples import mixed
@@ -56,6 +60,26 @@ def test_a_layout(folder: Path) -> None:
     other = run("export", folder, "--layout", "specforge", "--out", folder / "x.jsonl", "--json")
     assert json.loads(other.stdout)["written"] == 2
     assert (folder / "x.jsonl").read_bytes() == (folder / "specforge.jsonl").read_bytes()
+
+
+def test_a_disk_that_fills_up_leaves_what_was_there(tmp_path: Path) -> None:
+    """Files may grow to 40 kB here: status 2, the reason, the old samples as they were and no parts beside them."""
+    answered(tmp_path, run_of(tmp_path, *({"prompt": f"number {k}"} for k in range(60)))).close()
+    assert run("export", tmp_path).exit_code == 0
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.suffix in (".parquet", ".jsonl")}
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+
+    command = [sys.executable, "-m", "harness.cli", "export", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, preexec_fn=limited)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "cannot be written: File too large" in done.stderr
+    now = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.suffix in (".parquet", ".jsonl")}
+    assert now == before
+    assert len(before["samples.jsonl"]) > 40_000
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
 def test_the_run_file_names_the_folder(tmp_path: Path) -> None:

@@ -195,6 +195,14 @@ def test_what_is_no_scoreboard(tmp_path: Path, text: str) -> None:
     assert "board.json" in faults(tmp_path, run_text(ONE), scoreboard=str(tmp_path / "board.json"))[0]
 
 
+def test_the_mark_at_the_start_of_a_file_is_passed_over(tmp_path: Path) -> None:
+    """Some editors write one; Windows line ends are read too."""
+    path = run_of(tmp_path).path
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+
+    assert load_run(path).max_tokens == 100
+
+
 def test_files_that_are_no_run_files(tmp_path: Path) -> None:
     """Missing, binary, too long."""
     (tmp_path / "binary").write_bytes(b"\xff\xfe")

@@ -61,7 +61,10 @@ def test_ids_against_the_bill(tmp_path: Path) -> None:
     assert (bill["answers"], bill["difference"], bill["difference_share"]) == (2, 0, 0.0)
     assert bill["ids"] == bill["billed"] > 20
     assert {why: n["answers"] for why, n in bill["apart"].items()} == {"rejected": 2, "unverified": 1}
-    assert bill["apart"]["rejected"]["billed"] > 20
+    rejected, unverified = bill["apart"]["rejected"], bill["apart"]["unverified"]
+    assert (rejected["compared"], rejected["difference"]) == (2, -1)  # one bill of the two is one token too high
+    assert rejected["completion_tokens"] == rejected["billed"] + 2 > 20
+    assert (unverified["compared"], unverified["completion_tokens"]) == (0, 0)
 
 
 def test_what_cannot_be_compared_stands_apart(tmp_path: Path) -> None:
@@ -74,9 +77,8 @@ def test_what_cannot_be_compared_stands_apart(tmp_path: Path) -> None:
     bill.add(replace(taken, traits={}))
 
     n = taken.verdict.completion_tokens
-    assert bill.as_json()["apart"] == {
-        "offset unknown": {"answers": 1, "billed": n}, "truncated": {"answers": 1, "billed": n},
-    }  # fmt: skip
+    alone = {"answers": 1, "completion_tokens": n, "compared": 0, "ids": 0, "billed": 0, "difference": 0}
+    assert bill.as_json()["apart"] == {"offset unknown": alone, "truncated": alone}
     assert (bill.n_answers, bill.as_json()["difference_share"]) == (0, None)
 
 
