@@ -316,7 +316,7 @@ def test_a_golden_with_a_fault_is_refused(tmp_path: Path, change: dict[str, Any]
         read_golden(file(tmp_path, "g.json", json.dumps(value).encode()))
 
 
-SHIPPED = sorted((ROOT / "golden").glob("*/*.json"))
+SHIPPED = sorted(p for p in (ROOT / "golden").glob("*/*.json") if not p.parent.name.endswith("-hidden-states"))
 
 
 @pytest.mark.parametrize("engine", ["vllm-0.32.0", "sglang-0.5.23"])
