@@ -68,7 +68,9 @@ def trace(
         note = note or FOUND
     if not trials:
         return Trace(NOTHING, (), (), note)
-    partings = [*_partings(trials[0], known, kit)] or [*_rivals(trials)]
+    partings = list(_partings(trials[0], known, kit))
+    if not partings or any(f.code == "ambiguous" for f in verdict.findings):
+        partings += _rivals(trials)
     return Trace(trials[0].ids, trials, tuple(partings), note)
 
 
@@ -107,10 +109,12 @@ def _partings(trial: Trial, known: Known, kit: Kit) -> Iterator[Parting]:
 
 
 def _rivals(trials: Sequence[Trial]) -> Iterator[Parting]:
-    """Where readings that no witness speaks against part from the first one."""
+    """Where readings that may be true as well part from the first one; the bill alone excludes none of them."""
+    if trials[0].ids.ambiguous:
+        yield Parting("reading", None, trials[0].ids.ambiguous)
     for other in trials[1:]:
         at = first_difference(trials[0].ids.ids, other.ids.ids)
-        if at is not None and not other.contradicted:
+        if at is not None and not other.contradicted_beside_bill and not other.reading.rank:
             names = "+".join(other.reading.assumptions) or "plain"
             yield Parting("reading", at, f"from here on another reading ({names}) gives other ids, and may be true too")
 

@@ -9,7 +9,7 @@ from harness.flow import judge
 from harness.traces import FOUND, REPORTED, UNREAD, Trace, first_difference, trace
 from harness.types import Exchange, Origin
 from tests.harness.answers import chunk, framed
-from tests.providerx import AS_SENT, MODEL, OFFSET, UNKNOWN, answer, ids, kit
+from tests.providerx import AS_SENT, MODEL, OFFSET, UNKNOWN, answer, call, ids, kit
 
 KNOWN = {**OFFSET, **AS_SENT}
 TALK = {"reasoning": "Think of it.", "content": "Say it."}
@@ -57,6 +57,18 @@ def test_readings_that_all_fit() -> None:
         ids("a", "</think>", "b", "<|im_end|>"),
     ]
     assert [(p.witness, p.at, "detokenizer-spaces" in p.reason) for p in got.partings] == [("reading", 0, True)]
+
+
+@pytest.mark.parametrize("billed", [24, 27])
+def test_readings_of_two_lengths(billed: int) -> None:
+    """Where the finding is that two may be true, the bill that excludes one of them does not hide the other."""
+    unknown = {trait: value for trait, value in KNOWN.items() if trait != "arguments"}
+    got = traced(
+        answer({"reasoning": "Hm.", "tool_calls": [call("ping", '{"a": 1, "b": "x y"}')]}, billed, "tool_calls"),
+        unknown,
+    )
+    assert [len(t.ids.ids) for t in got.trials] == [27, 24]
+    assert [(p.witness, p.at) for p in got.partings] == [("bill", None)] * (billed == 24) + [("reading", 14)]
 
 
 @pytest.mark.parametrize(
