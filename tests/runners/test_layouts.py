@@ -7,15 +7,18 @@ from typing import Any
 
 import pytest
 
+from harness.emulator import Truth
 from harness.errors import SetupError
-from harness.types import Verdict
+from harness.types import Ids, Verdict
 from runners import ledger_writes as w
 from runners.layouts import export, specforge
 from runners.samples import take
 from runners.verdicts import pack, unpack
 from tests.corpus import kit
-from tests.runners.run_kit import run_of
-from tests.runners.sample_kit import FACTS, answered
+from tests.emulator_kit import section
+from tests.runners import sample_kit
+from tests.runners.run_kit import run_of, run_text
+from tests.runners.sample_kit import CLOSE, END, FACTS, answered
 from tests.runners.test_data_sets import CALLED, HI, TOOL
 from tests.runners.test_samples import mixed
 
@@ -34,6 +37,37 @@ def test_a_turn_with_its_reasoning(tmp_path: Path) -> None:
     assert n == {"written": 1}
     turn = {"role": "assistant", "content": "You said: hi!", "reasoning_content": "They said hi"}
     assert rows == [{"id": "a/x", "conversations": [{"role": "user", "content": "hi"}, turn]}]
+
+
+def test_a_turn_without_thinking(tmp_path: Path) -> None:
+    """It has no reasoning to keep, not even an empty one."""
+    ledger = answered(tmp_path, run_of(tmp_path, {"prompt": "hi"}, text=run_text(thinking="false")))
+    sampled = sample_kit.ids("You said: hi!", END)
+    changed(ledger, name="verified", prompt="verified", ids=Ids(sampled, bytes([3] * len(sampled))))
+    _, (row,) = exported(tmp_path, ledger)
+
+    assert row["conversations"][-1] == {"role": "assistant", "content": "You said: hi!"}
+
+
+def test_a_generated_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the model wrote it: id, name and arguments from the ids."""
+    plain = sample_kit.truth_of
+
+    def truth(request: Any) -> Truth:
+        call = section(("functions.f:0", '{"city": "Oslo"}'))
+        return Truth([*sample_kit.ids("Look.", CLOSE), *call, END], True, plain(request).prompt_ids)
+
+    monkeypatch.setattr(sample_kit, "truth_of", truth)
+    run = run_of(tmp_path, {"messages": HI, "tools": [TOOL]})
+    _, (row,) = exported(tmp_path, answered(tmp_path, run), allow_unverified_prompt=True)
+
+    function = {"name": "f", "arguments": '{"city": "Oslo"}'}
+    assert row["conversations"][-1] == {
+        "role": "assistant",
+        "content": "",
+        "reasoning_content": "Look.",
+        "tool_calls": [{"id": "functions.f:0", "type": "function", "function": function}],
+    }
 
 
 def test_earlier_reasoning_is_removed(tmp_path: Path) -> None:
