@@ -25,7 +25,7 @@ from tests.conftest import ROOT
 from tests.served import Served
 
 COMMAND = [sys.executable, "-m", "harness.cli", "generate", "--judges", "0"]
-CONCURRENCY, DELAY_S = 16, 0.08
+CONCURRENCY, DELAY_S = 16, 0.04
 SIZES = {"chat": 120, "code": 80}
 FAULTS = {20: "429", 45: "500", 60: "wrong-usage", 90: "missing-usage", 130: "wrong-usage", 150: "502"}
 """By the number of the request."""
