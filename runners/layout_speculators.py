@@ -22,9 +22,13 @@ FEATURES = {"input_ids": "int32", "loss_mask": "int8"}
 def write_data_set(folder: Path) -> None:
     """The data set of all rows: input_ids, loss_mask, seq_len; `load_from_disk(folder)` reads it as torch tensors.
 
+    Nothing is written where no sample was kept.
+
     Raises:
         SetupError: It cannot be written, or does not read back as it should.
     """
+    if not any(read_manifest(path).samples for path in manifests(folder)):
+        return  # the library makes no data set of nothing
     parts = folder / PARTS
     shutil.rmtree(parts, ignore_errors=True)
     features = {name: datasets.List(datasets.Value(kind)) for name, kind in FEATURES.items()}

@@ -1,5 +1,6 @@
 """The data set beside the states, read as speculators reads it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import datasets
@@ -39,6 +40,13 @@ def test_a_longer_run_makes_it_anew(tmp_path: Path, capfd: pytest.CaptureFixture
     assert not (tmp_path / "out/.data-set").exists()
     assert len(list((tmp_path / "out").glob("data-*.arrow"))) == 1
     assert capfd.readouterr() == ("", "")
+
+
+def test_without_a_sample_there_is_no_data_set(tmp_path: Path) -> None:
+    """Every sample over-long: a run with nothing to keep ends as any other."""
+    summary = run_job(replace(job(tmp_path, "speculators"), max_length=1), arithmetic_for("speculators"))
+    assert (summary.samples, summary.over_long) == (0, 12)
+    assert not (tmp_path / "out/state.json").exists()
 
 
 def test_a_data_set_that_is_not_that_of_the_files_is_noticed(tmp_path: Path) -> None:
