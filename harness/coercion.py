@@ -76,7 +76,7 @@ def _types(schema: Any) -> set[str]:
     if not isinstance(schema, dict):
         return {"string"}
     said = schema.get("type")
-    found = {t for t in ([said] if isinstance(said, str) else said or []) if isinstance(t, str)}
+    found = {t for t in (said if isinstance(said, list) else [said]) if isinstance(t, str)}
     if isinstance(schema.get("enum"), list):
         found |= {next(name for kind, name in _ENUM_TYPES if isinstance(v, kind)) for v in schema["enum"]}
     for field in ("anyOf", "oneOf", "allOf"):

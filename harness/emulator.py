@@ -113,7 +113,8 @@ class Emulator:
             raise SetupError(f"the emulator speaks http, not {scope['type']}")
         data = await _read(receive)
         headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
-        reply = self.reply(scope["method"], scope["path"], headers, scope.get("query_string", b"").decode(), data)
+        query = scope.get("query_string", b"").decode("latin-1")
+        reply = self.reply(scope["method"], scope["path"], headers, query, data)
         await _send(reply, receive, send, self.chunk_delay)
 
     def reply(self, method: str, path: str, headers: Mapping[str, str], query: str = "", data: bytes = b"") -> Reply:

@@ -149,9 +149,9 @@ def _sample(ids: Sequence[int], request: Mapping[str, Any], thinking: bool, pres
         stream=bool(request.get("stream")),
         tools=tuple(tool.get("function") or {} for tool in tools),
         tool_choice=request.get("tool_choice"),
-        skip_special=request.get("skip_special_tokens", True),
-        separate_reasoning=request.get("separate_reasoning", True),
-        include_reasoning=request.get("include_reasoning", True),
+        skip_special=request.get("skip_special_tokens") is not False,
+        separate_reasoning=request.get("separate_reasoning") is not False,
+        include_reasoning=request.get("include_reasoning") is not False,
         history_calls=sum(len(m.get("tool_calls") or ()) for m in assistant),
         nonce=nonce,
     )

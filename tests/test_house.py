@@ -142,7 +142,6 @@ TESTED_BY = {
     "stack_sglang": "test_stacks",
     "vllm_machine": "test_stacks",
     "preset_table": "test_presets",
-    "chat_request": "test_emulator",
     "openrouter_lists": "test_emulator",
     "replay": "test_exact",
     "aspects": "test_sightings",

@@ -1,4 +1,4 @@
-"""emulator, chat_request, openrouter_lists: the app, its endpoints and its routing, without a socket."""
+"""emulator, openrouter_lists: the app, its endpoints and its routing, without a socket."""
 
 import json
 from typing import Any
@@ -40,10 +40,8 @@ async def test_lifespan_starts_and_stops_and_other_protocols_are_refused() -> No
     ("request_data", "status", "message"),
     [
         (b"{", 400, "not a request"),
-        (b"[]", 400, "must be an object, got list"),
-        (json.dumps({"model": MODEL}).encode(), 400, "`messages` must be list, got NoneType"),
-        (asked(max_tokens="7"), 400, "`max_tokens` must be int, got str"),
-        (asked(tools=["f"]), 400, "must hold objects"),
+        (b"[]", 400, "must be an object, got a list"),
+        (json.dumps({"model": MODEL}).encode(), 400, "`messages` must be a list of messages, at least one, got null"),
         (asked(model="moonshotai/kimi-k9"), 400, "moonshotai/kimi-k9 is not a valid model ID"),
         (asked("unheard of"), 400, "no answer is known for the prompt 'unheard of'"),
         (asked(provider={"only": ["deepinfra"]}), 404, f"No endpoints found for {MODEL}."),
