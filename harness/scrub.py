@@ -43,6 +43,8 @@ APART = re.compile(  # in what is no conversation: error texts and what stands a
     r"|[\w.+-]+@[\w-]+\.[\w.-]*\w",
     re.IGNORECASE | re.ASCII,
 )
+BLANKS = " \t\r\n\ufeff"
+SSE_LINE = re.compile(r"[^\r\n]+")
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 MAX_DEPTH = 4
 """JSON within strings within JSON: gateways wrap the words of the host in this way."""
@@ -87,12 +89,12 @@ class Scrubber:
     def body(self, body: bytes, where: str, removed: list[str]) -> bytes:
         """A body, JSON or SSE or anything else."""
         text = body.decode("utf-8", "surrogateescape")
-        if text.lstrip()[:1] in ("{", "["):
+        if text.lstrip(BLANKS)[:1] in ("{", "["):
             clean = self._json(text, where, removed, 0)
         elif re.match(r"\s*(?:data|event|id|retry)?:", text):
-            clean = "".join(self._sse_line(line, where, removed) for line in text.splitlines(keepends=True))
+            clean = SSE_LINE.sub(lambda line: self._sse_line(line[0], where, removed), text)
         else:
-            clean = self._apart(text)
+            clean = self._apart(self._json(text, where, removed, 0))  # a page of HTML may have JSON in it
         clean = self._talk(clean)  # what no JSON string showed whole
         if clean != text and not any(place.startswith(where) for place in removed):
             removed.append(where)
@@ -111,7 +113,7 @@ class Scrubber:
         head, colon, rest = line.partition(":")
         if head.strip() == "data" and rest.lstrip()[:1] in ("{", "["):
             return head + colon + self._json(rest, where, removed, 0)
-        return line
+        return self._apart(line)
 
     def _json(self, text: str, where: str, removed: list[str], depth: int) -> str:
         """JSON text with secret values replaced; whatever else stands in it stays as it was written."""
@@ -128,7 +130,7 @@ class Scrubber:
 
     def _value(self, token: str, path: Sequence[str], where: str, removed: list[str], depth: int) -> str:
         talk = bool(path) and (path[0] in ASKED or (path[0] == "choices" and not ANSWERED.isdisjoint(path[1:2])))
-        secret = not talk and bool(path) and _is_secret_name(path[-1])
+        secret = not talk and any(map(_is_secret_name, path))  # {"user": {"id": ...}} too
         if not token.startswith('"'):
             known = token in ("null", "true", "false")
             return token if known or not secret else json.dumps(REMOVED)

@@ -56,6 +56,8 @@ def test_headers_pass_by_a_list(name: str) -> None:
         ({"error": {"headers": {"SET-COOKIE": "a=b"}}}, {"error": {"headers": {"SET-COOKIE": REMOVED}}}),
         ({"error": {"message": "Set-Cookie: __cf" "_bm=abc; path=/"}}, {"error": {"message": f"{REMOVED} path=/"}}),
         ({"detail": "ask ann@host.ai"}, {"detail": f"ask {REMOVED}"}),
+        ({"user": {"id": 7, "plan": "x"}, "n": 1}, {"user": {"id": REMOVED, "plan": REMOVED}, "n": 1}),
+        ({"error": {"headers": {"Set-Cookie": ["a=b", "c=d"]}}}, {"error": {"headers": {"Set-Cookie": [REMOVED] * 2}}}),
         ({"organization": None, "user": ""}, {"organization": None, "user": ""}),
         ({"choices": [{"delta": {"content": f"is {KEY}"}}]}, {"choices": [{"delta": {"content": f"is {REMOVED}"}}]}),
         ({"choices": [], "x": f"Bearer {'a' * 30}"}, {"choices": [], "x": REMOVED}),
@@ -82,6 +84,7 @@ def test_bodies_lose_what_is_secret(body: Any, expected: Any) -> None:
         b'{"tool_choice": {"type": "function", "function": {"name": "user_lookup"}}}',
         b'data: {"choices":[{"delta":{"content":"sk-learn is not a key"}}]}\r\n\r\n: x\r\n',
         b'\n     \n{"a" :  1.50, "b":"\\u0041\\/", "c": 1e400 }\n',
+        'data: {"choices":[{"delta":{"content":"a\u2028b@c.de \x85 \x0c"}}]}\n\n'.encode(),
         b'{"id": "gen-1", "provider": "Moonshot AI", "usage": {"prompt_tokens": 7}}',
         b"\xff\xfe\x00 not text",
         b'{"a": "unclosed',
@@ -92,6 +95,22 @@ def test_bodies_lose_what_is_secret(body: Any, expected: Any) -> None:
 def test_what_was_said_stays_byte_for_byte(body: bytes) -> None:
     """The conversation may speak of users and addresses; JSON keeps its spelling; broken bodies stay broken."""
     assert scrubbed(replace(ONE, body=body, request_body=body)) == replace(ONE, body=body, request_body=body)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("\ufeff" + '{"user_id": "u"}', "\ufeff" + '{"user_id": "[removed]"}'),
+        (")]}'\n" + '{"user_id": "u"}', ")]}'\n" + '{"user_id": "[removed]"}'),
+        ('<p class="x">{"org": "o"} ann@host.ai</p>', '<p class="x">{"org": "[removed]"} [removed]</p>'),
+        (": for org-FAKE\n\n", ": for [removed]\n\n"),
+        ('event: error\rdata: {"user_id": "u"}\r\r', 'event: error\rdata: {"user_id": "[removed]"}\r\r'),
+        ('{"user\\u005fid": "u", "x": "cut', '{"user\\u005fid": "[removed]", "x": "cut'),
+    ],
+)
+def test_bodies_of_other_forms_lose_it_too(body: str, expected: str) -> None:
+    """With a mark in front, within a page, in comments and events of a stream, escaped, broken off."""
+    assert scrubbed(replace(ONE, body=body.encode())).body.decode() == expected
 
 
 def test_the_key_in_use_goes_wherever_it_stands() -> None:
