@@ -217,10 +217,10 @@ def _date(value: str) -> float:
 
 
 def wait_s(failure: Failure, n_failures: int, draw: float) -> float:
-    """Seconds to wait after the n-th failure of a kind (from 1); `draw` in [0, 1) spreads those who wait together.
+    """Seconds to wait after the n-th failure of a kind (from 1; 0: only as long as the host asked for).
 
-    Never less than the host asked for.
+    `draw` in [0, 1) spreads those who wait together; it adds up to a quarter.
     """
     kind = failure.kind
-    own = min(kind.cap_s, kind.first_s * 2.0 ** min(n_failures - 1, DOUBLINGS))
+    own = min(kind.cap_s, kind.first_s * 2.0 ** min(n_failures - 1, DOUBLINGS)) if n_failures else 0.0
     return max(own, failure.retry_after_s or 0.0) * (1.0 + JITTER * draw)

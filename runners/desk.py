@@ -73,6 +73,7 @@ class Desk:
         changed: Set whenever something did.
         endpoints, block: Who may answer now, and the `provider` of a request that says so.
         broken: Data sets that were stopped by a failure.
+        hold_until, n_holds: When something may be sent again; how often nothing could be since the last answer.
         n_lost: Requests whose course the ledger could not be told.
     """
 
@@ -90,7 +91,7 @@ class Desk:
         self.in_flight = self.settling = self.n_requests = self.n_lost = 0
         self.failures, self.findings = Counter[str](), Counter[str]()
         self.answers: dict[str, Counter[str]] = {}
-        self.hold_until = float("-inf")
+        self.hold_until, self.n_holds = float("-inf"), 0
         self.stopped: Stop | None = None
         self.changed = asyncio.Event()
 
@@ -151,6 +152,7 @@ class Desk:
         state.ended[end] += 1
         state.n_tokens += n_tokens
         state.in_a_row = 0 if end == ANSWERED else state.in_a_row + 1
+        self.n_holds = 0 if end == ANSWERED else self.n_holds
         if state.in_a_row >= IN_A_ROW:
             text = f"{IN_A_ROW} prompts in a row ended without an answer, the last one {end}; see what they have alike"
             self.stop_set(dataset, text)

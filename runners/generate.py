@@ -208,14 +208,19 @@ class Run:
             await self.commits.put(w.ended(task.job, end, f"{kind.name}: {failure.text}"))
             desk.ended(prompt.dataset, end)
         else:
-            self._again(task, failure, n, hold=act is Act.HOLD)
+            self._again(task, failure, n)
 
-    def _again(self, task: Task, failure: Failure, n: int, *, hold: bool) -> None:
-        wait_s = self._outside.wait_s(failure, n, self._outside.draw())
-        alone = len({e.provider_name for e in self.desk.endpoints}) == 1
-        if hold or (failure.retry_after_s is not None and alone):  # with others to answer, only this prompt waits
-            self.desk.hold(wait_s)
-        heapq.heappush(self._retries, (self._outside.clock() + wait_s, next(self._order), task))
+    def _again(self, task: Task, failure: Failure, n: int) -> None:
+        """Try the prompt later; what concerns everybody holds everybody, for longer the more often nothing came."""
+        desk, draw, wait_s = self.desk, self._outside.draw(), self._outside.wait_s
+        own_s = wait_s(failure, n, draw)
+        if failure.kind.act is Act.HOLD:
+            desk.n_holds += self._outside.clock() >= desk.hold_until  # those under way tell of the same trouble
+            own_s = wait_s(failure, desk.n_holds, draw)
+            desk.hold(own_s)
+        elif failure.retry_after_s is not None and len({e.provider_name for e in desk.endpoints}) == 1:
+            desk.hold(wait_s(failure, 0, draw))  # with others to answer, this prompt alone would wait
+        heapq.heappush(self._retries, (self._outside.clock() + own_s, next(self._order), task))
 
     # --- waiting ---------------------------------------------------------------------------------------------------
 

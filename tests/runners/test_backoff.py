@@ -165,6 +165,7 @@ def test_waits_double_to_a_cap_and_never_undercut_the_host() -> None:
     assert [wait_s(limit, n, 0.0) for n in (1, 2, 3, 4, 5, 2000)] == [30.0, 60.0, 120.0, 240.0, 300.0, 300.0]
     asked_for = Failure(KINDS["provider-rate-limit"], "", Charge.NOTHING, retry_after_s=500.0)
     assert (wait_s(asked_for, 1, 0.0), wait_s(asked_for, 1, 0.5)) == (500.0, 562.5)
+    assert (wait_s(asked_for, 0, 0.0), wait_s(limit, 0, 0.5)) == (500.0, 0.0)
 
 
 def test_the_table_is_sound() -> None:

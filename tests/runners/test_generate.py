@@ -11,7 +11,7 @@ import pytest
 
 from harness.errors import SetupError
 from harness.transport import Call, NotSentError, Reply
-from runners.backoff import KINDS
+from runners.backoff import KINDS, wait_s
 from runners.budget import NANO, Price
 from runners.generate import Run
 from runners.ledger import read_ledger
@@ -358,3 +358,54 @@ async def test_a_full_disk_ends_the_run_with_the_ledger_whole(tmp_path: Path, mo
     ran = await run(tmp_path, Direct(host()), prompts(100))
     assert ran.ends() == {"answered": 100}
     assert {row.id: row.answer_sha256 for row in ran.rows if row.id in kept} == kept
+
+
+HELD = {
+    # fault -> seconds for which nobody sends, seconds for which the prompt waits
+    "429": (0.0, 30.0),
+    "429-retry-after": (30.0, 30.0),
+    "429-gateway": (5.0, 5.0),
+    "402-in-flight": (7.0, 7.0),
+    "500": (0.0, 2.0),
+}
+
+
+@pytest.mark.parametrize("fault", HELD)
+async def test_who_waits_and_for_how_long(tmp_path: Path, fault: str) -> None:
+    """What the one provider asks of everybody holds everybody, for as long as it asks; else the prompt alone waits."""
+    waits, holds = list[float](), list[float]()
+
+    async def during(run: Run) -> None:
+        run.desk.hold = holds.append  # type: ignore[method-assign]
+
+    def noted(failure: Any, n: int, draw: float) -> float:
+        waits.append(wait_s(failure, n, draw))
+        return waits[-1] / 1000
+
+    ran = await run(tmp_path, Direct(host(faults=[fault]), 0.01), prompts(3), during=during, wait_s=noted)
+    assert ran.ends() == {"answered": 3}
+    assert ([round(s * 1000, 6) for s in holds], max(waits)) == (
+        [HELD[fault][0]] if HELD[fault][0] else [],
+        HELD[fault][1],
+    )
+
+
+async def test_holds_grow_while_nothing_comes_and_not_with_those_under_way(tmp_path: Path) -> None:
+    """Eight at once that cannot be sent are one hold; the next one is twice as long; an answer begins anew."""
+    ns = list[int]()
+
+    class Twice(Direct):
+        async def send(self, call: Call) -> Reply:
+            self.calls.append(call)
+            if len(self.calls) <= 16:
+                await asyncio.sleep(0.002)
+                raise NotSentError("nobody listens")
+            return await super().send(call)
+
+    def noted(failure: Any, n: int, draw: float) -> float:
+        ns.append(n)
+        return 0.05
+
+    ran = await run(tmp_path, Twice(host()), prompts(8), orders(concurrency=32), wait_s=noted)
+    assert ran.ends() == {"answered": 8}
+    assert set(ns) == {1, 2}
