@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
@@ -19,13 +20,14 @@ from harness import report
 from harness.encoder import encode_ordinary, encode_prompt_text, load_vocab
 from harness.errors import HarnessError, SetupError
 from harness.flow import Kit, judge
-from harness.formats import formats
+from harness.formats import Format, find_format, formats
 from harness.habits import Habits, load_habits
 from harness.inputs import Entry
 from harness.settings import settings
 from harness.types import Verdict
 
 MAX_HABITS_BYTES = 16 << 20
+NOBODY = "unknown"
 INTERRUPTED, NO_READER = 130, 141  # what shells report for SIGINT and SIGPIPE
 
 Paths = Annotated[
@@ -86,13 +88,43 @@ def bug(error: Exception) -> str:
 
 def judging(model: str | None, provider: str | None, blind: bool, habits: str | None) -> Judging:
     """Load and check everything once; SetupError where something is not as it must be."""
+    model_format(model)
+    known = habits_of(habits or settings().habits)
+    _heed_unknown(provider, known)
     vocab = load_vocab(settings().vocab)
-    return Judging(
-        Kit(vocab, encode_ordinary, formats(), habits_of(habits or settings().habits), encode_prompt_text),
-        model,
-        provider,
-        blind,
+    return Judging(Kit(vocab, encode_ordinary, formats(), known, encode_prompt_text), model, provider, blind)
+
+
+def model_format(model: str | None) -> Format | None:
+    """The format of the model that was typed; None where none was.
+
+    Raises:
+        SetupError: No format covers it; lists what each of them does.
+    """
+    found = find_format(model, formats())
+    if model is None or found is not None:
+        return found
+    patterns = (f"  {fmt.name}: {', '.join(fmt.models)}" for fmt in formats())
+    said = (
+        f"--model {model!r}, which no format covers; expected a name that one of these patterns matches, of any host:"
     )
+    raise SetupError("\n".join((said, *patterns)))
+
+
+def _heed_unknown(provider: str | None, habits: Habits) -> None:
+    """A line on stderr where no habit names the provider that was typed: a misspelt one would prove less, silently."""
+    if provider is None or provider == NOBODY:
+        return
+    name = habits.provider_name(provider)
+    if name is None:
+        raise SetupError(f"--as {provider!r} names nobody; expected a provider's name, or `unknown`")
+    known = {h.provider for h in habits.lines} | set(habits.implies_format)
+    if name in known:
+        return
+    names = {name.lower(): name for name in known} | dict(habits.aliases)
+    near = list(dict.fromkeys(names[n] for n in get_close_matches(provider.lower(), names, n=5, cutoff=0.5)))[:3]
+    said = f"the nearest names are {', '.join(near)}" if near else f"names are {', '.join(sorted(known))}"
+    complain(f"--as {provider!r}: no habit names this provider, so that none is taken; {said}")
 
 
 def habits_of(path: str | None) -> Habits:

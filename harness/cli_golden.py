@@ -4,7 +4,6 @@ Part of the command: it may print. The work is in `runners`, imported inside the
 it. Knows nothing of HTTP.
 """
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,19 +14,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from harness import report, store
-from harness.cli_base import clean_ends, complain, judging
-from harness.encoder import encode_ordinary, encode_prompt_text, load_vocab
+from harness import report
+from harness.cli_base import clean_ends, judging, model_format
+from harness.cli_roundtrip import roundtrip
+from harness.encoder import encode_ordinary, encode_prompt_text
 from harness.errors import HarnessError, SetupError
 from harness.formats import find_format, formats
-from harness.settings import settings
-from harness.vocab import N_IDS, Vocab
 
 if TYPE_CHECKING:
     from runners.engines import Told
     from runners.golden import Plan
     from runners.golden_files import Change, Row
-    from runners.roundtrip import Tally
 
 golden = typer.Typer(
     name="golden",
@@ -36,10 +33,11 @@ golden = typer.Typer(
     rich_markup_mode=None,
 )
 
+MAX_TIMEOUT_S = 86_400.0
+
 Prompts = Annotated[
     list[str], typer.Argument(metavar="PROMPTS...", help="JSONL (.gz): a line a prompt, `messages` or `prompt_ids`.")
 ]
-GoldenPaths = Annotated[list[str], typer.Argument(metavar="PATH...", help="Golden files, or folders of them.")]
 UrlOption = Annotated[str, typer.Option("--url", metavar="URL", help="A running SGLang or vLLM server.")]
 OutOption = Annotated[str, typer.Option("--out", metavar="FOLDER", help="Where golden folders stand.")]
 LabelOption = Annotated[
@@ -52,7 +50,7 @@ ThinkingOption = Annotated[
     bool | None, typer.Option("--thinking/--no-thinking", help="For lines that do not say it themselves.")
 ]
 MaxTokensOption = Annotated[int, typer.Option("--max-tokens", metavar="N", min=1, help="Longest answer, in ids.")]
-TimeoutOption = Annotated[float, typer.Option("--timeout", metavar="S", min=0.1, help="Seconds for one answer.")]
+TimeoutOption = Annotated[float, typer.Option("--timeout", metavar="S", help="Seconds for one answer.")]
 EngineOption = Annotated[
     str | None, typer.Option("--engine", metavar="NAME", help="sglang or vllm, where the server does not say.")
 ]
@@ -67,7 +65,6 @@ SourceOption = Annotated[
 ]
 BareOption = Annotated[bool, typer.Option("--bare", help="Ask for no ids in chat answers: text and bill must do.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object a golden, and nothing else.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object, and nothing else.")]
 CreateOption = Annotated[bool, typer.Option("--create", help="Write goldens that do not exist.")]
 FixOption = Annotated[bool, typer.Option("--fix", help="Replace goldens whose ids or answer differ.")]
 UpdateOption = Annotated[bool, typer.Option("--update", help="Rewrite goldens that say the same in another way.")]
@@ -159,13 +156,17 @@ def _captured(typed: Typed, allowed: "frozenset[Change]") -> "Iterator[Row]":
     from runners.engines import identify
     from runners.golden import capture, expected
     from runners.probes import check_tokenizer
-    from runners.prompts import read_prompts
+    from runners.prompts import asks_of, read_lines
 
+    _refuse_wrong(typed)  # what can be known to be wrong is told before anything is asked
+    fmt = model_format(typed.model)
+    lines = read_lines(typed.prompts)
+    asks = asks_of(lines, fmt, typed.thinking, encode_prompt_text) if fmt else []
     kit = judging(None, None, False, None).kit
     with Server(typed.url, timeout_s=typed.timeout) as server:
         told = identify(server, typed.engine, typed.engine_version)
         plan = _plan(typed, told, allowed)
-        asks = read_prompts(typed.prompts, plan.fmt, typed.thinking, encode_prompt_text)
+        asks = asks or asks_of(lines, plan.fmt, typed.thinking, encode_prompt_text)
         check_tokenizer(server, told, kit.vocab, encode_ordinary)
         with _waiting(expected(asks)) as tick:
             for row in capture(asks, server, plan, kit):
@@ -173,17 +174,36 @@ def _captured(typed: Typed, allowed: "frozenset[Change]") -> "Iterator[Row]":
                 yield row
 
 
+def _refuse_wrong(typed: Typed) -> None:
+    from runners.engines import ENGINES, VERSION
+    from runners.prompts import NAME
+
+    out = Path(typed.out)
+    faults = {
+        f"--engine {typed.engine!r}; expected one of {sorted(ENGINES)}": typed.engine not in (None, *ENGINES),
+        f"--engine-version {typed.engine_version!r}; expected a version such as 0.5.23": (
+            typed.engine_version is not None and not VERSION.fullmatch(typed.engine_version)
+        ),
+        f"--label {typed.label!r} cannot be a folder; expected letters, digits, `.`, `_` and `-`, 100 at most": (
+            typed.label is not None and not NAME.fullmatch(typed.label)
+        ),
+        f"--timeout {typed.timeout:g}; expected seconds, from 0.1 to {MAX_TIMEOUT_S:g}": (
+            not 0.1 <= typed.timeout <= MAX_TIMEOUT_S
+        ),
+        f"--out {typed.out} cannot be read: Not a directory; choose another --out": out.exists() and not out.is_dir(),
+    }
+    if found := [said for said, wrong in faults.items() if wrong]:
+        raise SetupError("\n".join(found))
+
+
 def _plan(typed: Typed, told: "Told", allowed: "frozenset[Change]") -> "Plan":
     from runners.golden import Plan, label_of
-    from runners.prompts import NAME
 
     fmt = find_format(typed.model or told.model, formats())
     if fmt is None:
-        said = f"--model {typed.model!r}" if typed.model else f"the engine calls its model {told.model!r}"
+        said = f"the engine calls its model {told.model!r}"
         raise SetupError(f"{said}, which no format covers; name one with --model, such as kimi-k2.5")
     label = typed.label or label_of(told)
-    if not NAME.fullmatch(label):
-        raise SetupError(f"--label {label!r} cannot be a folder; expected letters, digits, `.`, `_` and `-`")
     flags = dict(told.flags) | ({"typed": typed.flags} if typed.flags else {})
     source = f"Recorded from {told.title} serving {told.model}, greedy, by tokenproof golden capture."
     source = typed.source or source
@@ -222,75 +242,4 @@ def _print_row(row: "Row", as_json: bool) -> None:
         print(f"    {report.printable(line)}", flush=True)
 
 
-@golden.command()
-def roundtrip(paths: GoldenPaths, as_json: JsonOption = False) -> None:
-    """Measure how often encode(decode(ids)) == ids in golden files: the rate of non-canonical sampling.
-
-    By engine and source, and by kind: reasoning, content, header and arguments of tool calls, and what stands between
-    the markers of a section. Every place where other ids were sampled than encoding gives is listed. The same ids for
-    the same prompt count once, however many goldens hold them. Goldens whose ids were chosen - their source says so -
-    tell nothing of a model.
-
-    \b
-    exit code 0  done
-              2  wrong call, or a file that is no golden (the rest is still measured)
-
-    \b
-    examples:
-      tokenproof golden roundtrip golden/sglang-0.5.23-kimi-k2.5-generate
-      tokenproof golden roundtrip golden --json | jq '.groups[] | [.engine, .places, .ids]'
-    """
-    from runners.roundtrip import group, measure
-
-    with clean_ends():
-        vocab = load_vocab(settings().vocab)
-        bad: list[str] = []
-        tallies = measure(_goldens(paths, bad), vocab, encode_ordinary)
-        if as_json:
-            groups = [group(tally, vocab) for tally in tallies]
-            print(json.dumps({"groups": groups, "unusable": len(bad)}, ensure_ascii=False))
-        else:
-            for tally in tallies:
-                _print_tally(tally, vocab)
-        raise typer.Exit(report.EXIT_UNUSABLE if bad else 0)
-
-
-def _goldens(paths: list[str], bad: list[str]) -> Iterator[store.Golden]:
-    """Every golden of every path; names what is none, and notes it in `bad`."""
-    for path in paths:
-        folder = Path(path).is_dir()
-        files = [file for file in store.walk(path) if file.endswith(".json")] if folder else [path]
-        if not files:
-            bad.append(path)
-            complain(f"{path}: a folder without a golden; expected files such as NAME.json")
-        for file in files:
-            try:
-                found = store.read_golden(file)
-                if not all(0 <= i < N_IDS for i in found.true_ids):
-                    raise SetupError(f"{file}: an id outside 0..{N_IDS - 1}; capture it again")
-                yield found
-            except SetupError as error:
-                bad.append(file)
-                complain(str(error))
-
-
-def _print_tally(tally: "Tally", vocab: Vocab) -> None:
-    print(report.printable(f"{tally.engine}: {tally.source}"))
-    again = f", {tally.repeats} goldens repeat one of them" if tally.repeats else ""
-    print(f"{tally.equal} of {tally.sequences} sequences come back as they were sampled{again}")
-    heads = ("kind", "", "runs", "equal", "ids", "places", "cut", "no text", "places per million ids")
-    rows = [
-        (kind, "", *map(str, (c.runs, c.equal, c.ids, c.places, c.cut, c.no_text)), _million(c.rate))
-        for kind, c in tally.kinds.items()
-    ]
-    print(*report.plain_table(heads, rows), sep="\n")
-    for place in tally.places:
-        sampled, canonical = (
-            " ".join(f"{i} {report.piece(vocab, i)}" for i in ids) for ids in (place.sampled, place.canonical)
-        )
-        print(report.printable(f"  {place.name} at {place.at}, {place.kind}: {sampled}; canonical: {canonical}"))
-    print()
-
-
-def _million(rate: float | None) -> str:
-    return "-" if rate is None else f"{rate * 1e6:.1f}"
+golden.command()(roundtrip)

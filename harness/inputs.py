@@ -1,4 +1,4 @@
-"""One JSON value of a user's file -> Exchange, or why it holds no answer.
+"""One JSON value of a user's file -> Exchange or Golden, or why it holds none.
 
 Knows nothing of files, YAML, tokens or verdicts. Of a line it looks at `response` and FIELDS and at nothing else: what
 more a line knows (true ids, say) cannot reach a verdict.
@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from harness.types import Exchange
+from harness.vocab import N_IDS, is_ids
 
 FIELDS: Mapping[str, type] = {
     "name": str,
@@ -23,8 +24,12 @@ FIELDS: Mapping[str, type] = {
 GENERATE = "a body of /generate, which is no chat answer; expected a body of /v1/chat/completions"
 
 
+GOLDEN_FIELDS: Mapping[str, type] = {"name": str, "engine": str, "source": str, "prompt_ids": list, "true_ids": list}
+EXPECTED_GOLDEN = f"an object with {', '.join(GOLDEN_FIELDS)}"
+
+
 class Unusable(Exception):
-    """This input holds no answer; says what came and what was expected."""
+    """This input holds no answer, or no golden; says what came and what was expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,43 @@ class Entry:
     def place(self) -> str:
         """PATH:LINE, or PATH where the whole file is meant."""
         return f"{self.path}:{self.line}" if self.line else self.path
+
+
+@dataclass(frozen=True, slots=True)
+class Golden:
+    """True ids with the answer of the same generation.
+
+    Attributes:
+        exchange: What `check` would judge; None for a `/generate` golden, which holds no chat answer.
+        true_ids: What was sampled, shape [T].
+        prompt_ids: What the engine read, shape [P].
+        source: Where it came from, in words; every golden says it.
+    """
+
+    name: str
+    engine: str
+    source: str
+    exchange: Exchange | None
+    true_ids: tuple[int, ...]
+    prompt_ids: tuple[int, ...]
+
+
+def golden(value: Any) -> Golden:
+    """What the JSON value of a golden file stands for."""
+    if not isinstance(value, dict):
+        raise Unusable(f"it holds {shown(value)}")
+    for key, kind in GOLDEN_FIELDS.items():
+        if key not in value:
+            raise Unusable(f"the field {key!r} is missing among {shown(value)}")
+        if not isinstance(value[key], kind):
+            raise Unusable(f"the field {key!r} is {shown(value[key])}, expected {kind.__name__}")
+    rows = [value["true_ids"], value["prompt_ids"]]
+    for key, row in zip(("true_ids", "prompt_ids"), rows, strict=True):
+        if not is_ids(row):
+            at = next(k for k, item in enumerate(row) if not is_ids([item]))
+            raise Unusable(f"{key}[{at}] is {shown(row[at])}, expected an id in 0..{N_IDS - 1}")
+    body = exchange(value["name"], value) if "response" in value else None
+    return Golden(value["name"], value["engine"], value["source"], body, *map(tuple, rows))
 
 
 def exchange(name: str, value: Any) -> Exchange:

@@ -17,9 +17,9 @@ from harness.errors import HarnessError
 from harness.settings import settings
 
 if TYPE_CHECKING:
+    from harness.inputs import Golden
     from harness.recording import Recording
     from harness.session_tapes import Tolls, Use
-    from harness.store import Golden
     from harness.tape import Tape
     from harness.transport import Target
     from harness.types import Exchange, Verdict

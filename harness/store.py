@@ -12,14 +12,13 @@ import os
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from stat import S_ISFIFO, S_ISREG
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from harness.errors import HarnessError, SetupError
-from harness.inputs import Entry, Unusable, exchange
+from harness.inputs import EXPECTED_GOLDEN, Entry, Golden, Unusable, exchange, golden
 from harness.response import loads
 from harness.types import Exchange
 
@@ -94,7 +93,7 @@ def read_file(path: str) -> Iterator[Entry]:
     """Every answer of one file, whose kind is told by its content (the endings .jsonl and .yaml decide alone)."""
     n_read = 0
     try:
-        with _opened(path) as stream:
+        with opened(path) as stream:
             lines = Lines(stream)
             try:
                 yield from _entries(path, lines)
@@ -109,7 +108,7 @@ def read_file(path: str) -> Iterator[Entry]:
 
 
 @contextlib.contextmanager
-def _opened(path: str) -> Iterator[BinaryIO]:
+def opened(path: str) -> Iterator[BinaryIO]:
     """The file's bytes, unpacked where gzip's magic is in front; works on a pipe too."""
     mode = Path(path).stat().st_mode
     if not (S_ISREG(mode) or S_ISFIFO(mode)):
@@ -230,37 +229,20 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
                 part.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Golden:
-    """True ids with the answer of the same generation.
-
-    Attributes:
-        exchange: What `check` would judge; None for a `/generate` golden, which holds no chat answer.
-        true_ids: What was sampled, shape [T].
-        prompt_ids: What the engine read, shape [P].
-        source: Where it came from, in words; every golden says it.
-    """
-
-    name: str
-    engine: str
-    source: str
-    exchange: Exchange | None
-    true_ids: tuple[int, ...]
-    prompt_ids: tuple[int, ...]
-
-
 def read_golden(path: str | os.PathLike[str]) -> Golden:
-    """One golden file; SetupError where it is none."""
+    """One golden file, packed or not; SetupError where it is none: what came, what was expected."""
     try:
-        value = loads(Path(path).read_bytes())
-        body = exchange(value["name"], value) if "response" in value else None
-        ids = [tuple(value[key]) for key in ("true_ids", "prompt_ids")]
-        if not all(type(i) is int for row in ids for i in row):
-            raise TypeError("an id is no integer")
-        return Golden(value["name"], value["engine"], value["source"], body, *ids)
-    except (OSError, HarnessError, Unusable, KeyError, TypeError) as error:
-        keys = "name, engine, source, prompt_ids, true_ids"
-        raise SetupError(f"{path} is no golden file ({error!r:.200}); expected an object with {keys}") from error
+        with opened(os.fspath(path)) as stream:
+            data = stream.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise Unusable(f"more than {MAX_BYTES >> 20} MiB")
+        return golden(_value(data))
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise SetupError(f"{path} cannot be read: {reason}; expected a golden file or a folder of them") from error
+    except (HarnessError, Unusable) as error:
+        remedy = "`tokenproof golden capture` writes such files"
+        raise SetupError(f"{path} is no golden file: {error}; expected {EXPECTED_GOLDEN}; {remedy}") from error
 
 
 def read_ticket(path: str | os.PathLike[str]) -> "Ticket":

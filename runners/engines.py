@@ -16,6 +16,7 @@ from runners.engine_http import Server
 Json = dict[str, Any]
 CHAT = "/v1/chat/completions"
 ENDINGS = frozenset({"stop", "length"})
+VERSION = re.compile(r"[0-9A-Za-z.+_\-]{1,60}")
 NO_SUCH_PATH = frozenset({404, 405, 501})
 # fmt: off
 FLAGS = frozenset({
@@ -148,7 +149,7 @@ def identify(server: Server, engine: str | None, version: str | None) -> Told:
         raise SetupError(f"{server.url}: {came}; expected one of {sorted(ENGINES)}: name it with --engine")
     info = server_info(server, name)
     found = version or info.get("version")
-    if not isinstance(found, str) or not re.fullmatch(r"[0-9A-Za-z.+_\-]{1,60}", found):
+    if not isinstance(found, str) or not VERSION.fullmatch(found):
         raise SetupError(f"{server.url} does not tell its version (got {found!r:.80}); name it with --engine-version")
     model = first.get("id") or info.get("served_model_name")
     if not isinstance(model, str) or not model:

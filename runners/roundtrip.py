@@ -10,8 +10,8 @@ from itertools import accumulate
 from typing import Any
 
 from harness.errors import ProviderError
+from harness.inputs import Golden
 from harness.report import piece
-from harness.store import Golden
 from harness.types import Encode
 from harness.vocab import CONTROL_IDS, Vocab
 

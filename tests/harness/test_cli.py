@@ -123,9 +123,9 @@ def test_flags_reach_the_judge(monkeypatch: pytest.MonkeyPatch) -> None:
         return Verdict("rejected")
 
     monkeypatch.setattr(cli_base, "judge", judge)
-    run("check", PLAIN, "--model", "m", "--as", "unknown", "--blind")
+    run("check", PLAIN, "--model", "kimi-k2.6", "--as", "unknown", "--blind")
 
-    assert seen[0][0] == {"model": "m", "provider": "unknown", "blind": True}
+    assert seen[0][0] == {"model": "kimi-k2.6", "provider": "unknown", "blind": True}
     assert seen[0][1] > 0
 
 
@@ -348,3 +348,50 @@ def test_check_imports_nothing_that_it_does_not_need() -> None:
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True).stdout
 
     assert out.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("command", ["check", "show"])
+@pytest.mark.parametrize("model", ["gpt-4", "", "kimi-k2.5:tuned", "kimi-k2.5\nx"])
+def test_a_model_that_no_format_covers_is_a_wrong_call(command: str, model: str) -> None:
+    """Nothing is judged: exit code 2, and the patterns of every format, a line each."""
+    result = run(command, PLAIN, "--model", model)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    first, *patterns = result.stderr.splitlines()
+    assert first.startswith(f"tokenproof: --model {model!r}, which no format covers; expected a name that one of")
+    assert [line.split(":")[1].strip() for line in patterns] == ["kimi-k2.5", "kimi-k2-thinking", "kimi-k2"]
+    assert all(len(line.split(": ")[2]) > 5 for line in patterns)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("Chuts", "the nearest names are Chutes"),
+        ("moonshot", "the nearest names are Moonshot AI"),
+        ("qqq", "names are AtlasCloud, BaseTen, Chutes, "),
+        ("Unknown", "no habit names this provider"),
+    ],
+)
+def test_a_provider_that_no_habit_names_is_told(name: str, words: str) -> None:
+    """One line on stderr; the verdict is that of an answer without habits, and so is the exit code."""
+    result, unknown = run("check", PLAIN, "--blind", "--as", name), run("check", PLAIN, "--blind", "--as", "unknown")
+
+    assert result.stderr.startswith(f"tokenproof: --as {name!r}: no habit names this provider, so that none is taken; ")
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert (result.exit_code, unknown.exit_code, unknown.stderr) == (3, 3, "")
+
+
+@pytest.mark.parametrize("name", ["", " ", "OR/"])
+def test_a_provider_without_a_name_is_a_wrong_call(name: str) -> None:
+    """It would be as if nothing had been typed."""
+    result = run("check", PLAIN, "--as", name)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"tokenproof: --as {name!r} names nobody; expected a provider's name, or `unknown`\n"
+
+
+@pytest.mark.parametrize("name", ["unknown", "Chutes", "cHUTES", "OR/Moonshot AI", "sglang-0.5.23"])
+def test_a_provider_that_habits_name_is_taken_in_silence(name: str) -> None:
+    """Any spelling that the habits know."""
+    assert run("check", PLAIN, "--blind", "--as", name).stderr == ""

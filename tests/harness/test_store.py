@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from harness import store
 from harness.encoder import load_vocab
 from harness.errors import SetupError
-from harness.inputs import Entry
-from harness.store import Golden, golden_text, read, read_golden, write_atomic
+from harness.inputs import Entry, Golden
+from harness.store import golden_text, read, read_golden, write_atomic
 from tests.conftest import ROOT
 
 BODY: dict[str, Any] = {"choices": [{"message": {"content": "Hi\u2028there"}}]}

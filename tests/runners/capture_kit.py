@@ -8,7 +8,7 @@ from harness.encoder import encode_prompt_text
 from runners.engines import Told
 from runners.golden import Plan, capture
 from runners.golden_files import Change, Row
-from runners.prompts import Ask, read_prompts
+from runners.prompts import Ask, asks_of, read_lines
 from tests.corpus import kit
 from tests.runners.standin import StandIn, asking, prompts_file, sglang_dialogues, vllm_dialogues
 
@@ -26,7 +26,7 @@ def plan(out: Path, *allowed: Change, told: Told = TOLD, bare: bool = False) -> 
 
 def asks(folder: Path, *lines: dict[str, Any]) -> list[Ask]:
     """The prompts of these lines."""
-    return read_prompts([prompts_file(folder, *lines)], FMT, None, encode_prompt_text)
+    return asks_of(read_lines([prompts_file(folder, *lines)]), FMT, None, encode_prompt_text)
 
 
 def captured(engine: StandIn, wanted: list[Ask], how: Plan) -> list[Row]:

@@ -10,7 +10,7 @@ import pytest
 from harness.encoder import encode_prompt_text
 from harness.errors import SetupError
 from harness.formats import Format, formats
-from runners.prompts import Ask, read_prompts
+from runners.prompts import Ask, asks_of, read_lines
 from tests.runners.capture_kit import FMT, VLLM
 
 HI = [{"role": "user", "content": "Say hi."}]
@@ -21,7 +21,7 @@ def read(path: Path, text: str, fmt: Format = FMT, thinking: bool | None = None)
     """The prompts of a file with this text."""
     path = path / "p.jsonl"
     path.write_text(text)
-    return read_prompts([str(path)], fmt, thinking, encode_prompt_text)
+    return asks_of(read_lines([str(path)]), fmt, thinking, encode_prompt_text)
 
 
 def test_messages_are_rendered(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_ids_alone(tmp_path: Path) -> None:
     path = tmp_path / "p.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"prompt_ids": [1, 163839]}'))
 
-    assert read_prompts([str(path)], FMT, None, encode_prompt_text) == [Ask("p0001", (1, 163839))]
+    assert asks_of(read_lines([str(path)]), FMT, None, encode_prompt_text) == [Ask("p0001", (1, 163839))]
 
 
 def test_the_switch_for_lines_without(tmp_path: Path) -> None:
@@ -125,20 +125,36 @@ def test_all_wrong_lines_are_named_at_once(tmp_path: Path) -> None:
     assert str(caught.value).endswith("; and 2 lines more")
 
 
-@pytest.mark.parametrize("name", ["absent.jsonl", ".", "cut.jsonl.gz", "no.jsonl.gz"])
+@pytest.mark.parametrize("name", ["absent.jsonl", ".", "cut.jsonl.gz"])
 def test_files_that_cannot_be_read(tmp_path: Path, name: str) -> None:
     """The path and the reason."""
     (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(line().encode() * 99)[:-9])
-    (tmp_path / "no.jsonl.gz").write_text("{}")
 
     with pytest.raises(SetupError, match=r"cannot be read: .*expected JSONL, a prompt a line"):
-        read_prompts([str(tmp_path / name)], FMT, None, encode_prompt_text)
+        asks_of(read_lines([str(tmp_path / name)]), FMT, None, encode_prompt_text)
+
+
+@pytest.mark.parametrize(("name", "packed"), [("p.jsonl", True), ("p.jsonl.gz", False)])
+def test_packed_is_what_begins_so_whatever_its_name(tmp_path: Path, name: str, packed: bool) -> None:
+    """As every other file that is read."""
+    data = line(name="x").encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if packed else data)
+
+    assert [found.name for found in read_lines([str(tmp_path / name)])] == ["x"]
+
+
+def test_a_binary_file_is_no_prompts_file(tmp_path: Path) -> None:
+    """Said so, not as a decoder's words."""
+    (tmp_path / "p").write_bytes(b"\x89PNG\xff")
+
+    with pytest.raises(SetupError, match=r"p:1: no UTF-8 text, as in a binary file"):
+        read_lines([str(tmp_path / "p")])
 
 
 @pytest.mark.shared
 def test_the_reference_prompts_are_a_prompts_file(shared: Path) -> None:
     """36 whole prompts with tools and tool results: the ids rendered are those given, so no line is refused."""
-    asks = read_prompts([str(shared / "kimi-k2.5/prompts.jsonl")], FMT, None, encode_prompt_text)
+    asks = asks_of(read_lines([str(shared / "kimi-k2.5/prompts.jsonl")]), FMT, None, encode_prompt_text)
 
     assert len(asks) == 36
     assert sum(bool(ask.tools) for ask in asks) > 0

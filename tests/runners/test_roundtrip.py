@@ -3,7 +3,8 @@
 import pytest
 
 from harness.encoder import encode_ordinary, load_vocab
-from harness.store import Golden, read_golden
+from harness.inputs import Golden
+from harness.store import read_golden
 from harness.vocab import CONTROL_IDS
 from runners.roundtrip import Place, Tally, group, measure, runs, splits
 from tests.conftest import ROOT
