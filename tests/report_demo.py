@@ -1,7 +1,8 @@
-"""A bulk run for `make demo`: 200 prompts to an emulator that misbehaves now and then, killed in the middle, taken up.
+"""A bulk run for `make demo`: 200 prompts to an emulator that misbehaves now and then, killed in the middle, taken up;
+and the hidden states of its samples.
 
 Everything is as in a paid run but the host, which is the emulator on a loopback socket. The last line is one JSON
-object; the status is 1 where an answer was lost, or more was asked twice than was under way.
+object; the status is 1 where an answer was lost, more was asked twice than was under way, or states are not whole.
 """
 
 import asyncio
@@ -19,7 +20,9 @@ from typing import Any
 from harness.emulator import Emulator
 from harness.encoder import load_vocab
 from runners.samples import COLUMNS
+from runners.shard_reading import verify
 from runners.tables import read_rows
+from runners.tiny import make_tiny
 from tests.bulk_kit import truth
 from tests.conftest import ROOT
 from tests.served import Served
@@ -98,6 +101,21 @@ def shown(row: dict[str, Any]) -> str:
     return "\n".join(f"  {key:<16} {value}" for key, value in short.items())
 
 
+def states_of(folder: Path) -> dict[str, Any]:
+    """Hidden states of the samples from a tiny random target, kept and verified; how many, and the commands' ends."""
+    target = make_tiny(folder / "tiny-target")
+    ends = []
+    for args in (
+        ("extract", "out/samples.parquet", "--model", target.name, "--out", "states", "--dtype", "fp32"),
+        ("shards", "verify", "states"),
+    ):
+        print(f"\n$ tokenproof {' '.join(args)}", flush=True)
+        done = subprocess.run([sys.executable, "-m", "harness.cli", *args], cwd=folder, check=False)
+        ends.append(done.returncode)
+    n_kept = sum(len(manifest.samples) for _, manifest, _ in verify(folder / "states") if manifest)
+    return {"samples_with_states": n_kept, "states_good": ends == [0, 0]}
+
+
 def main() -> int:
     """The demo."""
     host, began = Slow(), time.monotonic()
@@ -110,6 +128,7 @@ def main() -> int:
         done = subprocess.run([*COMMAND, str(path), "--ungated", "a demo"], cwd=ROOT, check=False).returncode
         rows = {n: list(read_rows(folder / "out" / n, tuple(COLUMNS))) for n in ("samples.parquet", "rejected.parquet")}
         summary = json.loads((folder / "out" / "summary.json").read_bytes())
+        states = states_of(folder)
     kept, left = rows["samples.parquet"], rows["rejected.parquet"]
     print(f"\none of {len(kept)} rows of samples.parquet:\n{shown(kept[0])}")
     print(f"\n{len(left)} rows of rejected.parquet:")
@@ -125,10 +144,14 @@ def main() -> int:
         "under_way_at_most": CONCURRENCY,
         "spent_usd": summary["spent_usd"],
         "ids_minus_bill": summary["bill"]["difference"],
+        **states,
         "seconds": round(time.monotonic() - began, 1),
     }
     print(json.dumps(told))
-    return int(done != 0 or told["lost"] != 0 or not 0 <= again <= CONCURRENCY or told["ids_minus_bill"] != 0)
+    whole = states["states_good"] and states["samples_with_states"] == len(kept)
+    return int(
+        not whole or done != 0 or told["lost"] != 0 or not 0 <= again <= CONCURRENCY or told["ids_minus_bill"] != 0
+    )
 
 
 if __name__ == "__main__":
