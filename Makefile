@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 
 .PHONY: setup demo test check truth real bench prompts witnesses emulator-parity soak drift-planted false-green mutants \
-	cap cassette-round states kills storm bench-generate screenshot
+	cap cassette-round states kills storm bench-generate screenshot kills-extract bench-extract
 setup: $(STAMP)
 $(STAMP): pyproject.toml tests/constraints.txt
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -46,7 +46,7 @@ emulator-parity: setup
 	$(PY) -m tests.report_emulator
 
 # Bulk generation over loopback sockets; each ends in one JSON line.
-POINTS ?= 200
+kills: POINTS ?= 200
 kills: setup
 	$(PY) -m pytest -q tests/runners/test_ledger.py -k 'torn or disk or grow or cannot_be_written or whole'
 	$(PY) -m tests.report_kills --points $(POINTS)
@@ -82,3 +82,10 @@ states: setup
 # The picture in the README; needs a Chromium.
 screenshot: setup
 	$(PY) -m tests.make_screenshot
+
+kills-extract: POINTS ?= 100
+kills-extract: setup
+	$(PY) -m tests.report_kills_extract --points $(POINTS)
+
+bench-extract: setup
+	$(PY) -m tests.report_bench_extract
