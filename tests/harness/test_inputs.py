@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.inputs import Entry, Unusable, exchange
+from harness.inputs import Entry, Unusable, exchange, golden
 from harness.types import Exchange
 
 BODY: dict[str, Any] = {"choices": [{"message": {"content": "Hi"}}]}
@@ -116,3 +116,34 @@ def test_names_of_entries() -> None:
     assert Entry("p", 3, Exchange("n", {})).name == "n"
     assert Entry("p", 3, trouble="x").name == "p:3"
     assert Entry("p", 0, trouble="x").name == "p"
+
+
+GOLDEN: dict[str, Any] = {"name": "n", "engine": "e", "source": "s", "prompt_ids": [], "true_ids": [163839]}
+
+
+def test_a_golden_is_ids_with_or_without_an_answer() -> None:
+    """Of /generate there is no answer to judge; else it is that of the line."""
+    alone, both = golden(GOLDEN), golden(GOLDEN | {"response": BODY})
+
+    assert (alone.exchange, alone.true_ids, alone.prompt_ids) == (None, (163839,), ())
+    assert both.exchange == Exchange("n", BODY)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (None, "it holds null"),
+        ([GOLDEN], "it holds a list of 1, dict first"),
+        ({"name": "n"}, "the field 'engine' is missing among an object with the keys name"),
+        (GOLDEN | {"true_ids": {"a": 1}}, "the field 'true_ids' is an object with the keys a, expected list"),
+        (GOLDEN | {"prompt_ids": [1, -1]}, "prompt_ids[1] is int -1, expected an id in 0..163839"),
+        (GOLDEN | {"true_ids": [[1]]}, "true_ids[0] is a list of 1, int first, expected an id"),
+        (GOLDEN | {"response": None}, "`response` is null; expected a body"),
+    ],
+)
+def test_what_is_no_golden_says_why(value: Any, words: str) -> None:
+    """What came and what was expected."""
+    with pytest.raises(Unusable) as caught:
+        golden(value)
+
+    assert str(caught.value).startswith(words)
