@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
+from functools import partial
 from itertools import chain, islice
 from typing import Any
 
@@ -85,6 +86,7 @@ async def generate(
         try:
             orders = _orders(run, endpoints, price, amended=bool(ledger.amendments()))
             made = Run(orders, ledger, reader, _prompts(launch), judges, outside, watch)
+            made.recheck = partial(still_admitted, launch, outside.transport, price)
             started(made)
             return await made.run()
         finally:
@@ -97,17 +99,39 @@ async def admitted(launch: Launch, transport: Transport) -> tuple[Endpoint, ...]
     Raises:
         SetupError: There are none, the ticket does not know them, or they cannot take the run's requests.
     """
+    found, reasons = _fitting(launch, await offers(transport, launch.run.model))
+    if reasons:
+        raise SetupError("\n".join([*reasons, "the run does not start; nothing was asked"]))
+    return found
+
+
+def _fitting(launch: Launch, listed: tuple[Endpoint, ...]) -> tuple[tuple[Endpoint, ...], list[str]]:
+    """The endpoints of a listing that the run's pins mean, and why they may not be asked."""
     run = launch.run
-    listed = await offers(transport, run.model)
     found = pinned(run.pins, listed, run.provider.get("quantizations") or ())
     reasons = [
         *(endpoint_differences(launch.ticket, found) if launch.ticket else ()),
         *limits(run, launch.surveyed, found),
         *_above_max_price(run.provider.get("max_price") or {}, found),
     ]
-    if reasons:
-        raise SetupError("\n".join([*reasons, "the run does not start; nothing was asked"]))
-    return found
+    return found, reasons
+
+
+async def still_admitted(launch: Launch, transport: Transport, price: Price) -> str | None:
+    """Why a run may not go on: its endpoints, or what they ask for, are not what they were at its start.
+
+    None where all is as it was, and where nobody tells: a listing that does not come now comes later.
+    """
+    try:
+        listed = await offers(transport, launch.run.model)
+    except SetupError:
+        return None
+    try:
+        found, reasons = _fitting(launch, listed)
+    except SetupError as error:
+        return str(error)
+    before, now = ({name: str(usd) for name, usd in asdict(one).items()} for one in (price, dearest(found)))
+    return "; ".join([*reasons, *_rises(before, now)]) or None
 
 
 def _above_max_price(most: Mapping[str, Any], endpoints: Sequence[Endpoint]) -> Iterator[str]:

@@ -9,7 +9,7 @@ The one loop that decides what is sent next and when. What an attempt is stands 
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import cache, partial
 from itertools import count
 
@@ -29,6 +29,7 @@ from runners.progress import Progress, Stop, Watch
 from runners.recovery import dropped, recover
 
 WATCH_S = 0.25
+RECHECK_S = 600.0  # of endpoints and prices: an answer does not say which variant gave it
 LONGEST_WAIT_S = 1.0  # after which the loop looks again, whatever happened
 GAVE_UP = "gave-up"
 
@@ -40,7 +41,12 @@ class Run:
         ledger: The one that may be written.
         reader: The same one, open for reading alone.
         prompts: All prompts of the run in their order; done ones are passed over.
+
+    Attributes:
+        recheck: Asked every RECHECK_S: why the run may not go on, None where it may.
     """
+
+    recheck: Callable[[], Awaitable[str | None]] | None = None
 
     def __init__(
         self,
@@ -73,7 +79,7 @@ class Run:
         Raises:
             Exception: A bug of ours, after everything under way has come in.
         """
-        ticker = asyncio.create_task(self._tick())
+        beside = [asyncio.create_task(work) for work in (self._tick(), self._check())]
         try:
             self._assess.begin(self._reader)
             for owed in self._owed:
@@ -87,7 +93,8 @@ class Run:
             await self._attempts.finish()
             await self._assess.finish()
             await self.commits.close()
-            ticker.cancel()
+            for task in beside:
+                task.cancel()
         if self._bug is not None:
             raise self._bug
         stop = self.desk.stopped
@@ -236,3 +243,9 @@ class Run:
         while True:
             self._watch(self.progress())
             await asyncio.sleep(WATCH_S)
+
+    async def _check(self) -> None:
+        while self.recheck is not None and self.desk.stopped is None:
+            await self._outside.sleep(RECHECK_S)
+            if reason := await self.recheck():
+                self.desk.stop("price-list", reason)

@@ -12,8 +12,8 @@ class Stop:
     """Why a run sends nothing more.
 
     Attributes:
-        why: "done", "data-set" (done but for data sets that were stopped), "budget", "bill", "quality", "interrupted",
-            "input", "judge", "ledger", or the name of a kind in `backoff.KINDS`.
+        why: "done", "data-set" (done but for data sets that were stopped), "budget", "bill", "quality", "price-list",
+            "interrupted", "input", "judge", "ledger", or the name of a kind in `backoff.KINDS`.
         text: What came and what to do, for a person.
     """
 

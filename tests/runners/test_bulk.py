@@ -12,14 +12,15 @@ from harness.errors import SetupError
 from harness.openrouter_lists import Endpoint
 from harness.presets import PRESETS
 from harness.ticket import TicketProvider
-from runners.bulk import Launch, generate
+from harness.transport import Call, Reply, UnansweredError
+from runners.bulk import Launch, generate, still_admitted
 from runners.data_sets import survey
 from runners.identity import canonical_run, run_sha256
 from runners.ledger import Row, read_ledger
 from runners.output import LEDGER
 from runners.progress import Progress, Stop
 from runners.runfile import RunFile
-from tests.bulk_kit import RECIPE, Direct, outside
+from tests.bulk_kit import PRICE, RECIPE, Direct, outside
 from tests.runners.run_kit import ONE, PROVIDER, data_file, run_of, run_text
 from tests.runners.sample_kit import emulator
 from tests.runners.test_admission import ticket
@@ -196,3 +197,37 @@ async def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="cannot be made"):
         await done(launch(run), host)
     assert host.calls == []
+
+
+NOW = Endpoint("chutes/int4", PRESETS["chutes"])
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "said"),
+    [
+        ((NOW,), None),
+        ((replace(NOW, prices=(4e-7, 2.5e-6)),), None),
+        ((replace(NOW, prices=(6e-7, 2.5e-6)),), "a prompt token or request costs $6"),
+        ((replace(NOW, tag="novita/int4"),), "no endpoint answers to 'chutes/int4'"),
+        ((replace(NOW, max_completion_tokens=10),), "answers with at most 10 tokens"),
+    ],
+    ids=["same", "cheaper", "dearer", "gone", "shorter"],
+)
+async def test_the_listing_while_the_run_goes_on(
+    tmp_path: Path, endpoints: tuple[Endpoint, ...], said: str | None
+) -> None:
+    """A dearer price, an endpoint that is gone or that takes less: the run may not go on; cheaper is fine."""
+    host = Direct(emulator())
+    host.app.endpoints = endpoints
+    found = await still_admitted(launch(run_of(tmp_path, *SIX)), host, PRICE)
+    assert found is None if said is None else said in (found or "")
+
+
+async def test_a_listing_that_does_not_come_stops_nothing(tmp_path: Path) -> None:
+    """It comes later."""
+
+    class Silent(Direct):
+        async def send(self, call: Call) -> Reply:
+            raise UnansweredError("late")
+
+    assert await still_admitted(launch(run_of(tmp_path, *SIX)), Silent(emulator()), PRICE) is None

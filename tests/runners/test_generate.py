@@ -259,7 +259,7 @@ async def test_ctrl_c_once_lets_in_what_is_under_way(tmp_path: Path) -> None:
 
     ran = await run(tmp_path, transport, prompts(60), during=during)
     assert ran.stop.why == "interrupted"
-    assert ran.ends() == {"answered": len(transport.seen)}
+    assert ran.ends()["answered"] == len(transport.seen)
     ran = await run(tmp_path, transport, prompts(60))
     assert ran.ends() == {"answered": 60}
     assert len(transport.seen) == 60
@@ -409,3 +409,20 @@ async def test_holds_grow_while_nothing_comes_and_not_with_those_under_way(tmp_p
     ran = await run(tmp_path, Twice(host()), prompts(8), orders(concurrency=32), wait_s=noted)
     assert ran.ends() == {"answered": 8}
     assert set(ns) == {1, 2}
+
+
+async def test_a_price_list_that_changes_stops_the_run(tmp_path: Path) -> None:
+    """It is looked at again and again while the run goes on; what it says stops the sending."""
+    answers = iter([None, None, "the price rose"])
+
+    async def recheck() -> str | None:
+        return next(answers)
+
+    async def during(run: Run) -> None:
+        run.recheck = recheck
+
+    transport = Direct(host(), delay_s=0.02)
+    asked = (prompt(n) for n in range(10**6))
+    ran = await run(tmp_path, transport, asked, during=during, sleep=lambda _: asyncio.sleep(0.05))
+    assert (ran.stop.why, ran.stop.text) == ("price-list", "the price rose")
+    assert ran.ends()["answered"] == len(transport.seen)
