@@ -24,6 +24,7 @@ class Typed:
     samples: Path
     model: Path
     out: Path
+    uri: str
     backend: str
     last_url: str | None
     aux_url: str | None
@@ -47,6 +48,9 @@ class Typed:
     spot_check: int
     plan: bool
     rate: float | None
+    ray: str | None
+    workers: int
+    worker_gpus: float
     as_json: bool
 
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -24,7 +25,7 @@ from harness.cli_proving import (
     PlanOption,
     RateOption,
     SpotOption,
-    examiner_of,
+    examiner_typed,
     print_plan,
     print_spots,
     spots_told,
@@ -40,7 +41,9 @@ if TYPE_CHECKING:
 
 SamplesPath = Annotated[Path, typer.Argument(metavar="SAMPLES", help="samples.parquet of a run: accepted answers.")]
 ModelOption = Annotated[Path, typer.Option("--model", metavar="FOLDER", help="The target model, a local folder.")]
-OutOption = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the shards go.")]
+OutOption = Annotated[
+    str, typer.Option("--out", metavar="FOLDER", help="Where the shards go; with --ray also a URI, s3://... say.")
+]
 BackendOption = Annotated[str, typer.Option("--backend", metavar="NAME", help="transformers, or sglang.")]
 LastUrlOption = Annotated[
     str | None, typer.Option("--last-url", metavar="URL", help="SGLang server that gives last states.")
@@ -80,6 +83,11 @@ RevisionOption = Annotated[
 CodeOption = Annotated[
     bool, typer.Option("--trust-remote-code", help="Let Python code in the model's folder run. Off unless typed.")
 ]
+RayOption = Annotated[
+    str | None, typer.Option("--ray", metavar="ADDRESS", help="Work on this Ray cluster: host:port, auto or local.")
+]
+WorkersOption = Annotated[int, typer.Option("--workers", metavar="N", min=1, help="With --ray: models at a time.")]
+GpusOption = Annotated[float, typer.Option("--worker-gpus", metavar="G", min=0.0, help="With --ray: GPUs of each.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="The summary as one JSON object.")]
 
 
@@ -100,7 +108,8 @@ def extract(
     max_length: LengthOption = None, over_long: OverLongOption = "drop", shard_mb: ShardOption = 1024.0,
     layout: LayoutOption = "native", revision: RevisionOption = None, trust_remote_code: CodeOption = False,
     agreement: AgreementOption = True, min_agreement: MinAgreementOption = None, spot_check: SpotOption = 0,
-    plan: PlanOption = False, rate: RateOption = None, as_json: JsonOption = False,
+    plan: PlanOption = False, rate: RateOption = None, ray: RayOption = None, workers: WorkersOption = 1,
+    worker_gpus: GpusOption = 0.0, as_json: JsonOption = False,
 ) -> None:  # fmt: skip
     """Keep the hidden states that EAGLE-3 trains on: three auxiliary layers and the last one, for every id.
 
@@ -122,6 +131,9 @@ def extract(
     mean log-probability, from the states and the checkpoint's lm_head; null where that cannot be had. A provider that
     served another model shows up as a drop. States that are not finite are never written.
 
+    --ray computes on the machines of a cluster, --workers models at a time. All of them must see SAMPLES' model at the
+    same path and be able to write to --out. A worker that dies is replaced, and its shards are computed again.
+
     \b
     exit code 0  every sample's states stand in whole shards, or it was left out as the options say
               1  --spot-check found states that differ, or --plan does not fit on the disk
@@ -136,14 +148,16 @@ def extract(
       tokenproof extract samples.parquet --model ./tiny --out features --layout speculators
       tokenproof extract samples.parquet --model ./Kimi-K2.5 --out states --plan --rate 20000
       tokenproof extract samples.parquet --model ./tiny --out states --min-agreement 0.8 --spot-check 20
+      tokenproof extract samples.parquet --model /models/K2.5 --out s3://b/states --ray auto --workers 4 --worker-gpus 8
       tokenproof extract samples.parquet --model ./tiny --out states --backend sglang \
         --last-url http://127.0.0.1:30000 --aux-url http://127.0.0.1:30001
     """
     with clean_ends():
         typed = Typed(
-            samples, model, out, backend, last_url, aux_url, aux_layer_ids, concurrency, timeout, layers, last_norm,
-            dtype, device, device_map, batch_tokens, max_length, over_long, shard_mb, layout, revision,
-            trust_remote_code, agreement, min_agreement, spot_check, plan, rate, as_json,
+            samples, model, Path(out), out, backend, last_url, aux_url, aux_layer_ids, concurrency, timeout, layers,
+            last_norm, dtype, device, device_map, batch_tokens, max_length, over_long, shard_mb, layout, revision,
+            trust_remote_code, agreement, min_agreement, spot_check, plan, rate, ray, workers, worker_gpus,
+            as_json,
         )  # fmt: skip
         for option, choices in CHOICES.items():
             if (value := getattr(typed, option)) not in choices:
@@ -151,6 +165,8 @@ def extract(
                 raise SetupError(f"--{name} {value!r} is none of {known}")
         if spot_check and layout != "native":
             raise SetupError(f"--spot-check reads native shards, not --layout {layout}; leave one of them out")
+        if spot_check and ray:
+            raise SetupError("--spot-check computes on this machine; leave --ray out to check what a cluster wrote")
         if plan:
             raise typer.Exit(print_plan(_job(typed), model, layers, dtype, rate, as_json))
         try:
@@ -183,11 +199,23 @@ def _extracted(typed: Typed) -> Done:
     from runners.spot_check import spot_check
 
     agreeing = Agreeing()
+    if typed.ray:
+        with _progress(agreeing) as start:
+            return Done(_on_cluster(typed, start), agreeing, [])
     with closing(BACKENDS[typed.backend](typed)) as backend:
-        examiner = examiner_of(backend, typed.model, typed.device, typed.agreement, typed.min_agreement)
+        examiner = examiner_typed(typed, backend)
         with _progress(agreeing) as start:
             summary = run_job(_job(typed), backend, examiner=examiner, complain=complain, start=start)
         return Done(summary, agreeing, list(spot_check(typed.out, backend, typed.spot_check)))
+
+
+def _on_cluster(typed: Typed, start: "Callable[[Survey], Callable[[Manifest], Any]]") -> "Summary":
+    from runners.scale import Cluster
+    from runners.scale_extract import run_on_cluster
+
+    cluster = Cluster(typed.ray or "", typed.workers, gpus=typed.worker_gpus)
+    make = (partial(BACKENDS[typed.backend], typed), partial(examiner_typed, typed))
+    return run_on_cluster(_job(typed), typed.uri, cluster, *make, complain=complain, start=start)
 
 
 def _print_done(done: Done, typed: Typed) -> int:
@@ -195,7 +223,7 @@ def _print_done(done: Done, typed: Typed) -> int:
         told = {"agreement": done.agreeing.told, "spot_check": spots_told(done.spots)}
         print(json.dumps(asdict(done.summary) | told))
     else:
-        print(_told(done.summary, typed.out, str(done.agreeing)))
+        print(_told(done.summary, typed.uri, str(done.agreeing)))
         if done.spots:
             print_spots(done.spots, typed.dtype)
     return report.EXIT_REJECTED if any(not spot.holds for spot in done.spots) else 0
@@ -222,7 +250,7 @@ def _progress(agreeing: Agreeing) -> "Iterator[Callable[[Survey], Callable[[Mani
             bar.close()
 
 
-def _told(summary: "Summary", out: Path, agreement: str) -> str:
+def _told(summary: "Summary", out: str, agreement: str) -> str:
     parts = [
         f"{summary.samples} samples, {summary.tokens:,} tokens, {summary.shards} shards, {summary.n_bytes:,} bytes"
     ]

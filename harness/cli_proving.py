@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness import report
+from harness.cli_backends import Typed
 from harness.errors import SetupError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ RateOption = Annotated[
 ]
 
 
-def examiner_of(backend: "Backend", folder: Path, device: str, wanted: bool, least: float | None) -> "Examiner":
+def examiner_typed(typed: Typed, backend: "Backend") -> "Examiner":
     """What looks at the states of this run.
 
     Raises:
@@ -44,9 +45,10 @@ def examiner_of(backend: "Backend", folder: Path, device: str, wanted: bool, lea
     """
     from runners.examining import Examiner, examiner
 
-    if wanted:
-        return examiner(folder, backend.facts, least, getattr(backend, "device", device))
-    if least is not None:
+    if typed.agreement:
+        device = getattr(backend, "device", typed.device)
+        return examiner(typed.model, backend.facts, typed.min_agreement, device)
+    if typed.min_agreement is not None:
         raise SetupError("--min-agreement and --no-agreement contradict each other")
     return Examiner()
 

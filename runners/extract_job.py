@@ -3,7 +3,7 @@
 The order of it all; the parts are in `extract`, `shards` and the back ends.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -83,11 +83,29 @@ def listed(folder: Path) -> Done:
     return done
 
 
-def about_of(job: Job, facts: Facts, limits: Limits, examiner: Examiner) -> About:
-    """What every shard of the job says."""
-    run = run_block(facts, layout=job.layout, max_length=limits.max_length, over_long=job.over_long)
-    run["agreement"] = examiner.told()
-    return About(run, {"name": job.samples.name, "sha256": file_sha256(job.samples)})
+def run_of(job: Job, facts: Facts, told: Mapping[str, Any]) -> dict[str, Any]:
+    """What every shard of the job says of it; `told` is what the examiner says of itself."""
+    limits = limits_of(job, facts)
+    block = run_block(facts, layout=job.layout, max_length=limits.max_length, over_long=job.over_long)
+    return block | {"agreement": dict(told)}
+
+
+def about_of(job: Job, facts: Facts, told: Mapping[str, Any]) -> About:
+    """The same, with the file that the samples came from."""
+    return About(run_of(job, facts, told), {"name": job.samples.name, "sha256": file_sha256(job.samples)})
+
+
+def surveyed(job: Job, facts: Facts, done: Done, *, local: bool = True) -> Survey:
+    """What there is to do, every sample read and checked.
+
+    Raises:
+        SetupError: Something is wrong with a sample, or the disk does not hold the states.
+    """
+    told = survey(read_samples(job.samples, facts.vocab_size), limits_of(job, facts), done)
+    size = state_bytes(len(facts.aux_layers), facts.hidden_size, facts.dtype)
+    room = free_bytes(job.out) if local else None
+    demand_room(ExtractPlan(told, size, job.layout, free_bytes=room), job.out)
+    return told
 
 
 def run_job(
@@ -108,12 +126,9 @@ def run_job(
 
     check_layout(job.layout, facts)
     with locked(job.out) as known:
-        about = about_of(job, facts, limits, examiner)
+        about = about_of(job, facts, examiner.told())
         done, whole, number = standing(job.out, about.run, complain)
         sink = sink_for(job.layout, job.out, number, about, whole, known)
-        told = survey(read_samples(job.samples, facts.vocab_size), limits, done)
-        size = state_bytes(len(facts.aux_layers), facts.hidden_size, facts.dtype)
-        demand_room(ExtractPlan(told, size, job.layout, free_bytes=free_bytes(job.out)), job.out)
-        tick = start(told)
+        tick = start(surveyed(job, facts, done))
         samples = read_samples(job.samples, facts.vocab_size)
         return extract(samples, backend, sink, limits, done, examine=examiner, tick=tick)

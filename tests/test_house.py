@@ -116,6 +116,8 @@ OWNERS = {
     "typer": set(GROUPS["cli"]),  # the command, a file per group of subcommands
 }
 RUNNER_OWNERS = {
+    "fsspec": {"places"},
+    "ray": {"scale"},
     "httpx": {"engine_http"},
     "pyarrow": {"tables"},
     "datasets": {"layout_speculators"},

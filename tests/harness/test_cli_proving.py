@@ -146,3 +146,11 @@ def test_a_plan_counts_what_stands_there(args: list[str | Path], tmp_path: Path)
     (tmp_path / "out/shard-000000.json").write_text("{}")
     told = json.loads(run(*args, "--plan", "--json").stdout)
     assert (told["done"], told["samples"]) == (0, 12)
+
+
+def test_a_cluster_that_is_not_there_ends_with_two(args: list[str | Path]) -> None:
+    """Told at once, nothing computed; a spot check needs the model here."""
+    gone, both = run(*args, "--ray", "127.0.0.1:1"), run(*args, "--ray", "local", "--spot-check", "1")
+
+    assert (gone.exit_code, "--ray 127.0.0.1:1: no cluster answers there" in gone.stderr) == (2, True)
+    assert (both.exit_code, "--spot-check computes on this machine" in both.stderr) == (2, True)

@@ -13,7 +13,6 @@ import torch
 
 from runners.states import Facts, Sample, States
 from runners.tables import table_file
-from runners.tiny import make_tiny
 
 KINDS = {"id": "text", "prompt_ids": ("id",), "output_ids": ("id",), "loss_mask": ("byte",)}
 VOCAB = 500
@@ -104,6 +103,8 @@ def facts(**changes: Any) -> Facts:
 
 @cache
 def _tiny(architecture: str) -> "TemporaryDirectory[str]":
+    from runners.tiny import make_tiny  # late: workers of a cluster need no transformers
+
     folder = TemporaryDirectory()
     make_tiny(Path(folder.name) / "model", architecture, vocab_size=VOCAB)
     return folder
