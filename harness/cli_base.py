@@ -45,6 +45,9 @@ ProviderOption = Annotated[
     ),
 ]
 BlindOption = Annotated[bool, typer.Option("--blind", help="Forget ids, logprobs and engine extras before judging.")]
+RayOption = Annotated[
+    str | None, typer.Option("--ray", metavar="ADDRESS", help="Work on this Ray cluster: host:port, auto or local.")
+]
 HabitsOption = Annotated[
     str | None, typer.Option("--habits", metavar="FILE", help="Another habits file than the shipped one.")
 ]

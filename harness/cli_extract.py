@@ -17,7 +17,7 @@ import typer
 
 from harness import report
 from harness.cli_backends import BACKENDS, Typed
-from harness.cli_base import clean_ends, complain
+from harness.cli_base import RayOption, clean_ends, complain
 from harness.cli_proving import (
     Agreeing,
     AgreementOption,
@@ -82,9 +82,6 @@ RevisionOption = Annotated[
 ]
 CodeOption = Annotated[
     bool, typer.Option("--trust-remote-code", help="Let Python code in the model's folder run. Off unless typed.")
-]
-RayOption = Annotated[
-    str | None, typer.Option("--ray", metavar="ADDRESS", help="Work on this Ray cluster: host:port, auto or local.")
 ]
 WorkersOption = Annotated[int, typer.Option("--workers", metavar="N", min=1, help="With --ray: models at a time.")]
 GpusOption = Annotated[float, typer.Option("--worker-gpus", metavar="G", min=0.0, help="With --ray: GPUs of each.")]

@@ -5,18 +5,19 @@ Part of the command: it may print. The work is in `runners`, imported inside the
 
 import json
 import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from harness import report
-from harness.cli_base import HabitsOption, clean_ends, judging
+from harness.cli_base import HabitsOption, RayOption, clean_ends, habits_text, judging
 from harness.errors import SetupError
 from harness.flow import Kit
-
-if TYPE_CHECKING:
-    pass
+from harness.settings import settings
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run file, or the run's output folder.")]
 UnverifiedOption = Annotated[
@@ -42,6 +43,7 @@ LayoutOption = Annotated[str, typer.Option("--layout", metavar="NAME", help="sam
 OutOption = Annotated[
     str | None, typer.Option("--out", metavar="FILE", help="Where to write; NAME.jsonl in the output folder.")
 ]
+WorkersOption = Annotated[int, typer.Option("--workers", metavar="N", min=1, help="With --ray: processes that judge.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object, and nothing else.")]
 
 
@@ -49,6 +51,8 @@ def rejudge(
     run: RunArgument,
     allow_unverified_prompt: UnverifiedOption = False,
     habits: HabitsOption = None,
+    ray: RayOption = None,
+    workers: WorkersOption = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Judge every raw answer of a run again, without a request, and write its samples and summary anew.
@@ -56,23 +60,26 @@ def rejudge(
     All verdicts change or none does: a run that is broken off leaves the ledger as it was. What let an answer be asked
     for stays with it; the hashes of code, vocabulary and habits become today's.
 
+    --ray judges on the machines of a cluster, --workers processes at a time; the ledger stays here, and the verdicts
+    are the same bytes. Every machine needs this very tokenproof, and the file of TOKENPROOF_VOCAB at the same path. A
+    worker that dies is replaced, and what it had is judged again.
+
     \b
     exit code 0  done
-              2  wrong call, no such ledger, or a run is using it
+              2  wrong call, no such ledger, a run is using it, or no such cluster
 
     \b
     examples:
       tokenproof rejudge run.toml
       tokenproof rejudge runs/one --habits new.toml --json | jq .changes
+      tokenproof rejudge run.toml --ray local --workers 8
+      tokenproof rejudge run.toml --ray 10.0.0.1:6379 --workers 200
     """
-    from harness.hashes import hashes
-    from runners.rejudge import rejudge as judge_again
-
     with clean_ends():
         out = out_folder(run)
         kit = judging(None, None, False, habits).kit
         with report.Progress(sys.stderr.isatty(), what="answers judged") as tick:
-            changes = judge_again(ledger_path(out), kit, hashes(kit.habits), tick)
+            changes = _changes(out, kit, habits, ray, workers, tick)
         told = write_samples(out, kit, allow_unverified_prompt)
         rows = [{"was": was, "is": now, "answers": n} for (was, now), n in sorted(changes.items())]
         if as_json:
@@ -81,6 +88,26 @@ def rejudge(
         for row in rows:
             print(f"{row['was']:<10} -> {row['is']:<10} {row['answers']:>8,}")
         print_summary(told)
+
+
+def _changes(
+    out: Path, kit: Kit, habits: str | None, ray: str | None, workers: int, tick: Callable[[], None]
+) -> Counter[tuple[str, str]]:
+    from harness.hashes import hashes
+    from runners.rejudge import rejudge as judge_again
+
+    path, now = ledger_path(out), hashes(kit.habits)
+    if not ray:
+        return judge_again(path, kit, now, tick)
+    from runners.judging import Recipe
+    from runners.scale import Cluster
+    from runners.scale_rejudge import rejudge_on_cluster
+    from runners.verdicts import Facts
+
+    source = settings().vocab
+    vocab = str(Path(source).absolute()) if source else None  # a worker may stand in another folder
+    recipe = Recipe(habits_text(habits or settings().habits), vocab, Facts(**asdict(now)))
+    return rejudge_on_cluster(path, recipe, Cluster(ray, workers), tick)
 
 
 def export(

@@ -20,8 +20,13 @@ from harness.errors import HarnessError, SetupError
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # about settings of its own that are outdated: nothing a caller could change
-    import ray
-    import ray.data
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise SetupError(
+            f"--ray needs the extra `ray` ({error}): pip install 'tokenproof[ray]', or leave it out"
+        ) from error
 
 LOCAL = "local"
 HOST_PORT = re.compile(r"(?:ray://)?(?P<host>[^/:]+|\[[^\]]+\]):(?P<port>\d{1,5})")
@@ -109,10 +114,11 @@ def connected(cluster: Cluster) -> Iterator[None]:
             f"--ray {cluster.address}: no cluster answers there ({error!s:.200}); expected host:port of a head node, "
             f"`auto` on one of its machines, or `{LOCAL}`"
         ) from error
-    try:
-        yield
-    finally:
-        ray.shutdown()
+    with _quiet():  # also between two calls of `spread`
+        try:
+            yield
+        finally:
+            ray.shutdown()
 
 
 def _demand_answer(address: str) -> None:

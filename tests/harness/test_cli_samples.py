@@ -2,6 +2,7 @@
 
 import json
 import resource
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.conftest import ROOT
 from tests.runners.run_kit import run_of
 from tests.runners.sample_kit import answered
 from tests.runners.test_samples import mixed
+from tests.runners.test_scale_extract import RAY
 
 
 def run(*args: str | Path) -> Result:
@@ -117,6 +119,41 @@ def test_rejudge_with_other_habits(folder: Path) -> None:
     back = [line.split() for line in run("rejudge", folder).stdout.splitlines() if "-> verified" in line]
     assert [(words[2], words[3]) for words in back] == [("verified", "2")]
     assert json.loads((folder / SUMMARY).read_bytes())["samples"] == 2
+
+
+@RAY
+def test_rejudge_on_a_cluster_prints_and_writes_the_same(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """With other habits, one worker: the JSON, the samples and the summary of the local command, and nothing else."""
+    other = tmp_path_factory.mktemp("far") / "run"
+    (folder / "empty.toml").write_text("habits = []\n")
+    shutil.copytree(folder, other)
+    near = run("rejudge", folder, "--habits", folder / "empty.toml", "--json")
+
+    far = run("rejudge", other, "--habits", other / "empty.toml", "--json", "--ray", "local")
+
+    assert (far.exit_code, far.stdout) == (0, near.stdout)
+    for name in (*FILES, SUMMARY):
+        assert (other / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_rejudge_without_ray_or_a_cluster(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Status 2 and one line: what is missing and what to do; the ledger is as it was."""
+    before = (folder / LEDGER).read_bytes()
+    nowhere = run("rejudge", folder, "--ray", "127.0.0.1:1")
+    for name in ("runners.scale", "runners.scale_rejudge"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    without = run("rejudge", folder, "--ray", "local")
+
+    for result, said in (
+        (nowhere, "--ray 127.0.0.1:1: no cluster answers there"),
+        (without, "pip install 'tokenproof[ray]'"),
+    ):
+        assert (result.exit_code, result.stdout, len(result.stderr.splitlines())) == (2, "", 1)
+        assert said in result.stderr
+    assert (folder / LEDGER).read_bytes() == before
 
 
 @pytest.mark.parametrize("command", ["export", "rejudge"])
