@@ -125,7 +125,9 @@ def tried(mutant: Mutant | None) -> dict[str, str]:
 
     failed = Failed()
     files = sorted({test.partition("::")[0] for test in required()})
-    arguments = ["-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-m", "required", *files]
+    # plain: pytest would otherwise load the package of its plugin itself, past the one who edits it
+    how = ["-x", "-q", "--no-header", "--tb=no", "--assert=plain", "-p", "no:cacheprovider"]
+    arguments = [*how, "-m", "required", *files]
     status = pytest.main(arguments, plugins=[failed])
     if failed.tests and status == pytest.ExitCode.TESTS_FAILED:
         return {"state": "red", "by": failed.tests[0]}
