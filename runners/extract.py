@@ -5,10 +5,8 @@ and the next one is read. So at most two shards' states are in memory, whatever 
 text.
 """
 
-import fcntl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -16,12 +14,11 @@ from typing import Any, Literal, Protocol
 
 from harness.errors import SetupError
 from runners.manifests import Manifest, run_difference
-from runners.shards import Kept, checked, manifests
+from runners.shards import Kept, checked, manifests, set_apart
 from runners.states import Backend, Sample, States
 
 OverLong = Literal["drop", "cut", "refuse"]
 """What becomes of a sample with more ids than --max-length: left out and counted, its first ids kept, or an error."""
-LOCK = ".lock"
 Done = dict[str, tuple[str, str]]
 """Sample id -> (ids_sha256, mask_sha256) of what stands in whole shards, or was set aside."""
 
@@ -237,9 +234,7 @@ def standing(
         number = int(path.stem.rpartition("-")[2])
         if manifest is None or found:
             complain(f"{path.name}: {found[0]}; kept as *.broken, and computed again")
-            for part in (path.with_suffix(".safetensors"), path):
-                if part.exists():
-                    part.replace(part.with_name(f"{part.name}.broken"))
+            set_apart((path.with_suffix(".safetensors"), path))
             continue
         if parted := run_difference(manifest.run, run):
             raise SetupError(f"{folder} holds shards of another run: {parted}; use a new --out, or the same options")
@@ -249,28 +244,3 @@ def standing(
             done[sample["id"]] = (sample["ids_sha256"], sample["mask_sha256"])
         whole.append(manifest)
     return done, whole, number + 1
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[bool]:
-    """Alone in a folder: made where it is not there, left-overs of a broken run removed.
-
-    Gives whether a run was there before.
-
-    Raises:
-        SetupError: Another run is at work there, or nothing can be written.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        known = (folder / LOCK).exists()
-        lock = (folder / LOCK).open("w")
-    except OSError as error:
-        raise SetupError(f"{folder} cannot be used: {error.strerror or error}; choose another --out") from error
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise SetupError(f"another run is at work in {folder}; wait for it, or choose another --out") from error
-        for part in folder.glob(".shard-*"):
-            part.unlink(missing_ok=True)
-        yield known

@@ -12,13 +12,14 @@ from typing import Any
 
 from harness.errors import SetupError
 from runners.examining import Examiner
-from runners.extract import Done, Limits, OverLong, Summary, extract, locked, standing
+from runners.extract import Done, Limits, OverLong, Summary, extract, standing
 from runners.extract_plan import ExtractPlan, Survey, demand_room, free_bytes, state_bytes, survey
 from runners.manifests import Manifest, read_manifest, run_block
 from runners.model_folder import file_sha256, read_model_folder
+from runners.out_folder import locked
 from runners.sample_rows import read_samples
 from runners.shards import About, manifests, sample_bytes
-from runners.state_layouts import check_layout, sink_for
+from runners.state_layouts import check_layout, refuse_foreign, sink_for
 from runners.states import Backend, Facts, choose_layers
 
 WITHOUT_HEAD = Examiner()
@@ -125,10 +126,13 @@ def run_job(
     limits = limits_of(job, facts)
 
     check_layout(job.layout, facts)
-    with locked(job.out) as known:
+    with locked(job.out, job.layout) as held:
+        if not held.known:
+            refuse_foreign(job.layout, job.out)
         about = about_of(job, facts, examiner.told())
         done, whole, number = standing(job.out, about.run, complain)
-        sink = sink_for(job.layout, job.out, number, about, whole, known)
+        sink = sink_for(job.layout, job.out, number, about, whole)
         tick = start(surveyed(job, facts, done))
         samples = read_samples(job.samples, facts.vocab_size)
+        held.claim()
         return extract(samples, backend, sink, limits, done, examine=examiner, tick=tick)

@@ -4,12 +4,13 @@ The manifest is written last, so a shard without one was never finished. Knows n
 """
 
 import hashlib
+import os
 import re
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, count, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,15 @@ def manifests(folder: Path) -> list[Path]:
     except OSError as error:
         raise SetupError(f"{folder} cannot be read: {error.strerror or error}; expected a folder of shards") from error
     return [path for _, path in sorted(found)]
+
+
+def set_apart(parts: Sequence[Path]) -> None:
+    """Files of a damaged shard under the name *.broken, or *.broken.1 and so on: what was kept before stays."""
+    names = chain([".broken"], (f".broken.{n}" for n in count(1)))
+    end = next(end for end in names if not any(os.path.lexists(f"{part}{end}") for part in parts))
+    for part in parts:
+        if os.path.lexists(part):
+            part.replace(f"{part}{end}")
 
 
 def problems(path: Path, tick: Callable[[int], None] = lambda _: None) -> tuple[Manifest | None, list[str]]:

@@ -35,6 +35,7 @@ class Layout:
         name: Row -> path below the folder; `pattern` finds such paths, `folders` where they are.
         write: One sample into a file.
         contiguous: Whether rows must be 0, 1, 2 ... without a gap.
+        beside: Patterns of what else is written into the folder, and taken away there.
     """
 
     last_norm: LastNorm
@@ -45,6 +46,7 @@ class Layout:
     pattern: re.Pattern[str]
     write: Callable[[BinaryIO, Kept], None]
     contiguous: bool
+    beside: tuple[str, ...] = ()
 
 
 def _specforge_name(row: int) -> str:
@@ -93,6 +95,7 @@ LAYOUTS: Mapping[str, Layout] = {
         re.compile(r"hidden_states/hs_(\d+)\.safetensors"),
         _write_speculators,
         contiguous=True,
+        beside=("data-*.arrow", "dataset_info.json", "state.json", ".data-set"),
     ),
 }
 
@@ -163,30 +166,42 @@ class LayoutSink:
             write_data_set(self._folder)
 
 
-def sink_for(
-    layout: str, folder: Path, number: int, about: About, whole: Sequence[Manifest], known: bool
-) -> ShardSink | LayoutSink:
-    """Where the states of a run go.
+SHARD_FILES = ("shard-[0-9]*.json", "shard-[0-9]*.safetensors", ".shard-*")
 
-    Args:
-        known: Whether a run of ours was in this folder before.
+
+def refuse_foreign(layout: str, folder: Path) -> None:
+    """For a folder in which no run of this layout began: nothing there may have a name that the run would write.
 
     Raises:
-        SetupError: Files of this layout stand there that no run of ours wrote.
+        SetupError: Something has: it is somebody else's, and is left as it is.
+    """
+    found = [path for pattern in SHARD_FILES for path in folder.glob(pattern)]
+    if chosen := LAYOUTS.get(layout):
+        found += [path for pattern in chosen.beside for path in folder.glob(pattern)] + _files(folder, chosen)
+    if found:
+        raise SetupError(
+            f"{min(found)}: it stands there already, and no run of tokenproof was in {folder} with --layout {layout}: "
+            "choose another --out"
+        )
+
+
+def _files(folder: Path, layout: Layout) -> list[Path]:
+    """What has the name of a file of this layout, or of one that is being written."""
+    found = sorted(folder.glob(f"{layout.folders}/*"))
+    return [p for p in found if layout.pattern.fullmatch(p.relative_to(folder).as_posix()) or p.name.startswith(".")]
+
+
+def sink_for(layout: str, folder: Path, number: int, about: About, whole: Sequence[Manifest]) -> ShardSink | LayoutSink:
+    """Where the states of a run go; files of a group that was never finished are removed.
+
+    The folder must be known to be of such a run, or `refuse_foreign` have found nothing there.
     """
     if layout == "native":
         return ShardSink(folder, number, about)
     chosen = LAYOUTS[layout]
     sink = LayoutSink(folder, number, about, chosen, whole)
     told = {side["name"] for manifest in whole for side in manifest.side_files}
-    for path in sorted(folder.glob(f"{chosen.folders}/*")):
-        name = path.relative_to(folder).as_posix()
-        ours = chosen.pattern.fullmatch(name) or path.name.startswith(".")
-        if name in told or not ours:
-            continue
-        if not known:
-            raise SetupError(
-                f"{path}: it stands there already, and no run of tokenproof was in {folder}: choose another"
-            )
-        path.unlink()  # of a group that was never finished: the reader would take it for a sample
+    for path in _files(folder, chosen):
+        if path.relative_to(folder).as_posix() not in told:
+            path.unlink()  # the reader would take it for a sample
     return sink

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.errors import SetupError
-from runners.extract import Limits, Summary, extract, fitted, locked, standing, windows
+from runners.extract import Limits, Summary, extract, fitted, standing, windows
 from runners.extract_plan import survey
 from runners.manifests import Manifest, run_block
 from runners.shards import About, Kept, ShardSink, problems, sample_line, write_shard
@@ -290,27 +290,16 @@ def test_what_is_set_aside_is_told_and_not_computed_again(tmp_path: Path) -> Non
     assert {line["share"] for line in lines(tmp_path)} == {1.0}
 
 
-def test_one_run_at_a_time_in_a_folder(tmp_path: Path) -> None:
-    """The second is refused; left-overs of a killed one are removed, other files are not."""
-    folder = tmp_path / "a" / "b"
-    with locked(folder):
-        (folder / ".shard-000000.safetensors.x1").touch()
-        (folder / ".other").touch()
-        with pytest.raises(SetupError, match="another run is at work"), locked(folder):
-            pass
-        assert (folder / ".shard-000000.safetensors.x1").exists()
-    with locked(folder):
-        assert {p.name for p in folder.iterdir()} == {".other", ".lock"}
-
-
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    """No traceback."""
-    (tmp_path / "file").touch()
-    with (
-        pytest.raises(SetupError, match="cannot be used: Not a directory; choose another --out"),
-        locked(tmp_path / "file" / "x"),
-    ):
-        pass
+def test_a_shard_that_breaks_again_takes_no_other_name(tmp_path: Path) -> None:
+    """What was kept of the first time stays, and the two files of a shard keep one number."""
+    for n in range(2):
+        run(tmp_path, drawn(1))
+        path = tmp_path / "shard-000000.safetensors"
+        path.write_bytes(b"damaged %d" % n)
+        standing(tmp_path, RUN)
+    kept = [tmp_path / f"shard-000000.safetensors.broken{end}" for end in ("", ".1")]
+    assert [path.read_bytes() for path in kept] == [b"damaged 0", b"damaged 1"]
+    assert (tmp_path / "shard-000000.json.broken.1").exists()
 
 
 def test_a_shard_written_is_a_shard_checked(tmp_path: Path) -> None:

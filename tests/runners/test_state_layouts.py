@@ -167,13 +167,50 @@ def test_what_is_delivered_is_accepted() -> None:
 
 @pytest.mark.parametrize("layout", sorted(LAYOUTS))
 def test_files_of_somebody_else_are_left_alone(tmp_path: Path, layout: str) -> None:
-    """A folder with features, where no run of ours was: refused, nothing removed."""
+    """A folder with features, where no run of ours was: refused, nothing removed, also when it is tried again."""
     path = tmp_path / "out" / LAYOUTS[layout].name(3)
     path.parent.mkdir(parents=True)
     path.write_bytes(b"theirs")
-    with pytest.raises(SetupError, match="no run of tokenproof was in"):
-        run_job(job(tmp_path, layout), arithmetic_for(layout))
-    assert path.read_bytes() == b"theirs"
+    for _ in range(2):
+        with pytest.raises(SetupError, match="no run of tokenproof was in"):
+            run_job(job(tmp_path, layout), arithmetic_for(layout))
+        assert path.read_bytes() == b"theirs"
+
+
+@pytest.mark.parametrize(
+    ("layout", "name"),
+    [
+        *(("speculators", name) for name in ("data-00000-of-00001.arrow", "dataset_info.json", "state.json")),
+        ("speculators", ".data-set/mine"),
+        *(("specforge", name) for name in ("shard-000000.safetensors", "shard-000000.json", ".shard-x")),
+    ],
+)
+def test_names_that_a_run_would_take_are_refused(tmp_path: Path, layout: str, name: str) -> None:
+    """A user's data set or shards: twice refused, and left."""
+    path = tmp_path / "out" / name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"theirs")
+    for _ in range(2):
+        with pytest.raises(SetupError, match=f"no run of tokenproof was in .* with --layout {layout}"):
+            run_job(job(tmp_path, layout), arithmetic_for(layout))
+        assert path.read_bytes() == b"theirs"
+
+
+@pytest.mark.parametrize("layout", sorted(LAYOUTS))
+def test_a_run_killed_before_its_first_manifest_goes_on(tmp_path: Path, layout: str) -> None:
+    """It had begun: its mark says that what it left is ours."""
+
+    def gone(found: Any) -> Any:
+        raise SetupError("the server went away")
+
+    with pytest.raises(SetupError, match="went away"):
+        run_job(job(tmp_path, layout), Arithmetic(facts(last_norm=LAYOUTS[layout].last_norm), wrong=gone))
+    left = tmp_path / "out" / LAYOUTS[layout].name(3)
+    left.parent.mkdir(exist_ok=True)
+    left.write_bytes(b"half a file")
+    (tmp_path / "out/shard-000000.safetensors").write_bytes(b"half a shard")
+
+    assert run_job(job(tmp_path, layout), arithmetic_for(layout)).samples == 12
 
 
 def test_a_damaged_group_is_computed_again_where_rows_may_move(tmp_path: Path) -> None:
