@@ -1,6 +1,7 @@
 """Shards read back: a folder as a whole, and one sample out of it. Needs no torch."""
 
 import hashlib
+import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -16,6 +17,8 @@ from runners.manifests import Manifest, read_manifest, run_difference
 from runners.shards import METADATA, Checked, checked, manifests
 from runners.tensor_bytes import ITEM_BYTES, Column, read_header, write_tensors
 
+SIDE_NAME = re.compile(r"[\w-]+/\w[\w.-]*")
+
 
 def verify(folder: Path) -> Iterator[Checked]:
     """Every shard of a folder in order: its manifest, and all that does not fit; every byte is read.
@@ -30,7 +33,11 @@ def verify(folder: Path) -> Iterator[Checked]:
 
 
 def folder_problems(shards: Iterable[Checked]) -> Iterator[str]:
-    """What does not fit between the shards of a folder: a sample that stands twice, shards of several runs."""
+    """What does not fit between the shards of a folder.
+
+    A sample that stands twice, shards of several runs, files of a trainer of which no manifest tells: it reads them.
+    """
+    shards = list(shards)
     counts: Counter[str] = Counter()
     first: Manifest | None = None
     for path, manifest, _ in shards:
@@ -43,6 +50,18 @@ def folder_problems(shards: Iterable[Checked]) -> Iterator[str]:
     for name, n in counts.items():
         if n > 1:
             yield f"sample {name!r:.80} stands {n} times"
+    if all(manifest for _, manifest, _ in shards):  # else the files of a manifest that cannot be read would be named
+        yield from _untold(shards)
+
+
+def _untold(shards: Iterable[Checked]) -> Iterator[str]:
+    told = {path.parent / side["name"] for path, manifest, _ in shards if manifest for side in manifest.side_files}
+    # the names of a layout differ in their numbers alone; a manifest is not trusted to name other places
+    folders = {path.parent for path, _, _ in shards}
+    names = {f"{path.parent.name}/{path.name}" for path in told if path.parent.parent in folders}
+    patterns = {re.sub(r"\d+", "*", name) for name in names if SIDE_NAME.fullmatch(name)}
+    for path in sorted({p for folder in folders for pattern in patterns for p in folder.glob(pattern)} - told):
+        yield f"{path.parent.name}/{path.name}: no manifest tells of it, and a trainer would read it"
 
 
 def unfinished(folder: Path) -> list[str]:

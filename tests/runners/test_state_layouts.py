@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM
 from harness.errors import SetupError
 from runners.backend_transformers import Loading, TransformersBackend
 from runners.extract_job import Job, run_job
-from runners.shard_reading import find_sample
+from runners.shard_reading import find_sample, folder_problems, verify
 from runners.shards import manifests, problems
 from runners.state_layouts import LAYOUTS, check_layout
 from tests.runners.states_kit import Arithmetic, drawn, facts, samples_file, tiny
@@ -123,6 +123,23 @@ def test_a_run_goes_on_with_the_next_row(tmp_path: Path, layout: str) -> None:
     assert {p: p.read_bytes() for p in before} == before
     assert not (tmp_path / "out" / LAYOUTS[layout].name(17)).exists()
     assert all(problems(path)[1] == [] for path in manifests(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("layout", sorted(LAYOUTS))
+def test_a_file_of_which_no_manifest_tells_is_named(tmp_path: Path, layout: str) -> None:
+    """The trainer would read it as a sample: also in a folder of its own, and where a manifest was lost."""
+    run_job(job(tmp_path, layout), arithmetic_for(layout))
+    out, names = tmp_path / "out", LAYOUTS[layout].name
+    assert list(folder_problems(verify(out))) == []
+
+    (out / names(4001)).parent.mkdir(exist_ok=True)
+    (out / names(4001)).write_bytes(b"x")
+    (out / names(0)).parent.joinpath("notes.txt").write_bytes(b"x")
+    said = "no manifest tells of it, and a trainer would read it"
+    assert list(folder_problems(verify(out))) == [f"{names(4001)}: {said}"]
+
+    (out / "shard-000000.json").unlink()
+    assert f"{names(0)}: {said}" in list(folder_problems(verify(out)))
 
 
 def test_specforge_groups_its_files() -> None:
