@@ -7,6 +7,7 @@ second forward is needed: the row BEFORE an id predicts it. Knows nothing of mod
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import isfinite
 
 from harness.errors import SetupError
 from runners.checkpoint import Head
@@ -38,7 +39,7 @@ def agreement(last: Tensor, ids: "array[int]", loss_mask: bytes, head: Head) -> 
     Logits are computed in the dtype of the states, as the model does; the softmax in fp32.
 
     Raises:
-        SetupError: Rows, ids and mask differ in number, or an id has no row in lm_head.
+        SetupError: Rows, ids and mask differ in number, an id has no row in lm_head, or a logit is not finite.
     """
     if not len(last) == len(ids) == len(loss_mask):
         raise SetupError(f"{len(last)} rows of states, {len(ids)} ids, {len(loss_mask)} of loss mask; expected as many")
@@ -56,6 +57,11 @@ def agreement(last: Tensor, ids: "array[int]", loss_mask: bytes, head: Head) -> 
             states = last[before[part : part + ROWS]].to(head.rows.device)
             hit, logprob = _scores(head.normed(states), targets[part : part + ROWS].to(head.rows.device), head.rows)
             hits, total = hits + int(hit.sum()), total + float(logprob.double().sum())
+    if not isfinite(total):
+        raise SetupError(
+            f"lm_head is not finite, or its logits are not in {last.dtype}: a log-probability is {total}; look for "
+            "damaged weights, or try another dtype (fp16 overflows where bf16 does not)"
+        )
     return Agreement(n, hits / n, total / n)
 
 

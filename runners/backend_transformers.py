@@ -21,6 +21,8 @@ from runners.states import Facts, LastNorm, States, choose_layers
 from runners.tensors import Tensor
 
 PROBE = array("q", range(1, 8))  # any ids will do
+ROPE_BY_LENGTH = ("dynamic", "longrope")
+"""Rotary embeddings that transformers chooses by the longest row of a batch, and keeps from batch to batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class TransformersBackend:
         self._aux = choose_layers(how.layers, n_layers)
         self._model = _load(about, how)
         self._decoder = _decoder(self._model)
+        _demand_fixed_rope(self._decoder.config.to_dict())
         self._device = self._model.get_input_embeddings().weight.device
         self._seen: dict[int, Tensor] = {}
         layers = _decoder_layers(self._decoder, n_layers)
@@ -141,6 +144,7 @@ class TransformersBackend:
         listed, last, seen = out.hidden_states, out.last_hidden_state, dict(self._seen)
         self._seen.clear()
         where = f"{self._how.layers} of {type(self._decoder).__name__}"
+        _demand_finite(where, [*(listed or ()), last])
         if listed is None or len(listed) != self._n_layers + 1 or not tensors.same(listed[-1], last):
             raise SetupError(f"{where}: its hidden_states do not end in its last state; this model is not supported")
         for k in self._aux:
@@ -174,16 +178,67 @@ def _load(about: ModelFolder, how: Loading) -> Any:
     place: dict[str, Any] = {"device_map": how.device_map} if how.device_map else {}
     try:
         with _quiet():
-            model: Any = AutoModelForCausalLM.from_pretrained(
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
                 about.path,
                 dtype=tensors.dtype(how.dtype),
                 local_files_only=True,
                 trust_remote_code=how.trust_remote_code,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,  # told below by their names
                 **place,
             )
+        model, info = loaded
+        _demand_whole(about, model, info)
         return (model if how.device_map else model.to(tensors.place(how.device))).eval()
+    except SetupError:
+        raise
     except Exception as error:  # code of a library, or of the model's folder: whatever it raises is told once
         raise SetupError(f"{about.path} cannot be loaded by transformers: {error!s:.400}") from error
+
+
+def _demand_whole(about: ModelFolder, model: Any, info: Mapping[str, Any]) -> None:
+    """What a checkpoint lacks, transformers fills at random; what it has beyond the configuration, it leaves out."""
+    n_layers, n_ahead = about.number("num_hidden_layers"), about.config.get("num_nextn_predict_layers") or 0
+    first = _decoder_layers(_decoder(model), n_layers)[0]
+    layers = next(name for name, part in model.named_modules() if part is first).rpartition(".")[0]
+    ahead = [f".{layers}.{k}." for k in range(n_layers, n_layers + n_ahead)]  # for drafting: no part of the states
+    own = [key for key in info["unexpected_keys"] if f".{layers}." in f".{key}"]
+    wrong = {
+        "are missing": info["missing_keys"],
+        "have another shape": [key[0] for key in info["mismatched_keys"]],
+        "cannot be loaded": info["error_msgs"],
+        "are of no layer of config.json": [key for key in own if not any(part in f".{key}" for part in ahead)],
+    }
+    for what, names in wrong.items():
+        if names:
+            some = ", ".join(sorted(map(str, names))[:3])
+            raise SetupError(
+                f"{about.path}: {len(names)} weights {what}: {some:.300}; expected a checkpoint that is whole and of "
+                "this config.json; copy it again"
+            )
+
+
+def _demand_finite(where: str, states: Sequence[Tensor]) -> None:
+    """A NaN is not even equal to itself, so that it would look like a model whose layers are elsewhere."""
+    for k, state in enumerate(states):
+        if not state.isfinite().all():
+            raise SetupError(
+                f"{where}: hidden_states[{k}] of a few ids is not finite: damaged weights, or a dtype that is too "
+                "narrow (fp16 overflows where bf16 does not)"
+            )
+
+
+def _demand_fixed_rope(config: Mapping[str, Any]) -> None:
+    """States must not change with what is computed together, nor with what was computed before."""
+    for key in ("rope_parameters", "rope_scaling"):
+        found = config.get(key)
+        values = [found, *found.values()] if isinstance(found, dict) else []  # one for all layers, or by kind of layer
+        kinds = {str(v.get("rope_type") or v.get("type")) for v in values if isinstance(v, dict)}
+        if odd := sorted(kind for kind in kinds if any(part in kind for part in ROPE_BY_LENGTH)):
+            raise SetupError(
+                f"config.json: {key} has rope_type {odd[0]!r}: in transformers the states of a sample would depend on "
+                "the length of the batch that it is computed in; this model is not supported"
+            )
 
 
 def _decoder(model: Any) -> Any:

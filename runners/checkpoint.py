@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.errors import HarnessError, SetupError
-from harness.response import loads
-from runners.model_folder import read_model_folder
+from harness.errors import SetupError
+from runners.model_folder import EXPECTED, read_model_folder, read_weights
 from runners.states import LastNorm
 from runners.tensor_files import Info, read_infos, read_tensor
 from runners.tensors import Tensor
@@ -28,8 +27,6 @@ RESHAPED = ("final_logit_softcapping", "logits_scaling", "logit_scale")
 """Keys of a config.json that change logits after lm_head."""
 FLOATS = frozenset({"F64", "F32", "BF16", "F16"})
 HEAD, EMBEDDING, NORM = ".lm_head.weight", ".embed_tokens.weight", ".model.norm.weight"
-MAX_INDEX_BYTES = 256 << 20
-EXPECTED = "expected a folder with config.json and safetensors files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +52,19 @@ class Head:
         wide = states.float()
         scaled = wide * (wide.square().mean(-1, keepdim=True) + self.eps).rsqrt()
         return self.norm * scaled.to(states.dtype)
+
+    def demand_finite(self) -> None:
+        """With a NaN or an infinity in it no agreement is a number.
+
+        Raises:
+            SetupError: There is one; names the tensor.
+        """
+        for name, tensor in zip(self.names, (self.rows, self.norm), strict=False):  # no norm, no name of one
+            if tensor is not None and not tensor.isfinite().all():
+                raise SetupError(
+                    f"lm_head is not finite: {name} holds NaN or infinity in {tensor.dtype}; look for damaged weights, "
+                    "or try another dtype (fp16 overflows where bf16 does not)"
+                )
 
 
 def load_head(folder: Path, norm: LastNorm, width: int, *, dtype: str = "fp32", device: str = "cpu") -> Head:
@@ -96,33 +106,18 @@ def _config(folder: Path) -> Mapping[str, Any]:
     return config
 
 
-def _weight_map(index: Path) -> Mapping[str, Any]:
-    try:
-        if index.stat().st_size > MAX_INDEX_BYTES:
-            raise SetupError(f"{index}: more than {MAX_INDEX_BYTES >> 20} MiB; {EXPECTED}")
-        value = loads(index.read_bytes())
-    except OSError as error:
-        raise SetupError(f"{index}: cannot be read: {error.strerror or error}; {EXPECTED}") from error
-    except HarnessError as error:
-        raise SetupError(f"{index}: {error}; {EXPECTED}") from error
-    found = value.get("weight_map") if isinstance(value, dict) else None
-    if not isinstance(found, dict):
-        raise SetupError(f"{index}: no `weight_map`; expected tensor names with their files")
-    return found
-
-
 def _files(folder: Path) -> dict[str, Info]:
     """Tensor name -> where it is, of those that can be a head; the index is believed, then checked."""
-    index = folder / "model.safetensors.index.json"
-    if not index.exists():
-        return {info.name: info for path in sorted(folder.glob("*.safetensors")) for info in read_infos(path)}
-    wanted = {name: file for name, file in _weight_map(index).items() if f".{name}".endswith((HEAD, EMBEDDING, NORM))}
-    if odd := [file for file in wanted.values() if not isinstance(file, str) or Path(file).name != file]:
-        raise SetupError(f"{index}: {odd[0]!r} is no file of this folder")
-    infos = [info for file in sorted(set(wanted.values())) for info in read_infos(folder / file)]
+    weights = read_weights(folder)
+    if not weights.index:
+        files = [path for path in weights.files if path.suffix == ".safetensors"]
+        return {info.name: info for path in files for info in read_infos(path)}
+    wanted = {name: file for name, file in weights.index.items() if f".{name}".endswith((HEAD, EMBEDDING, NORM))}
+    files = [path for path in weights.files if path.name in wanted.values() and path.suffix == ".safetensors"]
+    infos = [info for path in files for info in read_infos(path)]
     found = {info.name: info for info in infos if wanted.get(info.name) == info.path.name}
     if missing := sorted(wanted.keys() - found.keys()):
-        raise SetupError(f"{folder}: {missing[0]} is not in {wanted[missing[0]]}, as the index says; copy it again")
+        raise SetupError(f"{folder}: {missing[0]} is not in {wanted[missing[0]]}, as the index says; {EXPECTED}")
     return found
 
 

@@ -75,7 +75,7 @@ def examiner(folder: Path | None, facts: Facts, min_agreement: float | None, dev
     """The examiner of a run: with the head of the checkpoint in `folder`, where that has one.
 
     Raises:
-        SetupError: --min-agreement, and no agreement can be had.
+        SetupError: --min-agreement, and no agreement can be had; or a head that is there and not finite.
     """
     try:
         if folder is None:
@@ -87,4 +87,5 @@ def examiner(folder: Path | None, facts: Facts, min_agreement: float | None, dev
         raise SetupError(
             f"--min-agreement {min_agreement} needs lm_head from the model's checkpoint: {error}"
         ) from error
+    head.demand_finite()
     return Examiner(head, min_agreement)

@@ -12,8 +12,14 @@ from harness.errors import HarnessError, SetupError
 from harness.response import loads
 
 MAX_CONFIG_BYTES = 64 << 20
-WEIGHTS = ("*.safetensors", "*.bin")
-"""The first of these that there are."""
+MAX_INDEX_BYTES = 256 << 20
+WEIGHTS = (
+    *("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json"),
+    *("*.safetensors", "*.bin"),
+)
+"""The first of these that there is counts: transformers looks for the names in this order, and for no other. Where none
+is there transformers refuses the folder, and other engines take whatever has the ending."""
+EXPECTED = "expected a folder with config.json and safetensors files"
 N_HASHING = 8  # files at a time: hashing is slower than the disks that models of a terabyte lie on
 SNAPSHOT = re.compile(r"models--(?P<owner>.+?)--(?P<name>[^/]+)/snapshots/(?P<revision>[0-9a-f]{7,64})/?$")
 
@@ -52,6 +58,19 @@ class ModelFolder:
         return self.number("max_position_embeddings") if "max_position_embeddings" in self.config else None
 
 
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The files that are loaded, whatever else lies beside them.
+
+    Attributes:
+        files: By name; empty where no weights lie there.
+        index: Tensor name -> file name, as the index says; empty where there is no index.
+    """
+
+    files: tuple[Path, ...]
+    index: Mapping[str, str]
+
+
 def read_model_folder(folder: str | Path) -> ModelFolder:
     """The folder of a model, weights or not.
 
@@ -68,6 +87,8 @@ def read_model_folder(folder: str | Path) -> ModelFolder:
         raise SetupError(f"{file} cannot be read ({error!s:.200}); expected the folder of a local model") from error
     if not isinstance(value, dict):
         raise SetupError(f"{file} is no JSON object; expected the folder of a local model")
+    if other := value.get("transformers_weights"):
+        raise SetupError(f"{file}: transformers_weights names {other!r:.60}; expected weights under their usual names")
     text = value.get("text_config")
     config = text if isinstance(text, dict) else value
     named = value.get("architectures") or config.get("architectures") or [value.get("model_type")]
@@ -82,10 +103,44 @@ def read_model_folder(folder: str | Path) -> ModelFolder:
     )
 
 
-def weights_sha256(folder: Path) -> str | None:
-    """One hash of all weights: of the lines `sha256  name` of the files, by name. None where no weights lie there."""
-    kinds = (sorted(folder.glob(kind)) for kind in WEIGHTS)
+def read_weights(folder: Path) -> Weights:
+    """The weights of a model folder, as transformers chooses them; see WEIGHTS.
+
+    Raises:
+        SetupError: There is an index that counts, and it cannot be believed.
+    """
+    kinds = (sorted(path for path in folder.glob(kind) if path.is_file()) for kind in WEIGHTS)
     files = next((found for found in kinds if found), [])
+    if not files or files[0].suffix != ".json":
+        return Weights(tuple(files), {})
+    index = _weight_map(files[0])
+    if odd := [file for file in index.values() if not isinstance(file, str) or Path(file).name != file]:
+        raise SetupError(f"{files[0]}: {odd[0]!r} is no file of this folder")
+    return Weights(tuple(folder / name for name in sorted(set(index.values()))), index)
+
+
+def _weight_map(index: Path) -> Mapping[str, Any]:
+    try:
+        if index.stat().st_size > MAX_INDEX_BYTES:
+            raise SetupError(f"{index}: more than {MAX_INDEX_BYTES >> 20} MiB; {EXPECTED}")
+        value = loads(index.read_bytes())
+    except OSError as error:
+        raise SetupError(f"{index}: cannot be read: {error.strerror or error}; {EXPECTED}") from error
+    except HarnessError as error:
+        raise SetupError(f"{index}: {error}; {EXPECTED}") from error
+    found = value.get("weight_map") if isinstance(value, dict) else None
+    if not isinstance(found, dict):
+        raise SetupError(f"{index}: no `weight_map`; expected tensor names with their files")
+    return found
+
+
+def weights_sha256(folder: Path) -> str | None:
+    """One hash of the weights: of the lines `sha256  name` of the files, by name. None where no weights lie there.
+
+    Raises:
+        SetupError: As `read_weights`, or a file cannot be read.
+    """
+    files = read_weights(folder).files
     if not files:
         return None
     try:

@@ -136,3 +136,10 @@ def test_rows_that_do_not_fit_the_ids_are_refused() -> None:
         agreement(torch.ones(1, 1), array("q", [0, 1]), b"\0\1", head([[1.0], [2.0]]))
     with pytest.raises(SetupError, match="id 2 has no row in an lm_head of 2"):
         agreement(torch.ones(2, 1), array("q", [0, 2]), b"\0\1", head([[1.0], [2.0]]))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_logit_that_is_no_number_is_refused(value: float) -> None:
+    """A manifest that held its mean log-probability could not be read again."""
+    with pytest.raises(SetupError, match=r"or its logits are not in torch\.float32"):
+        agreement(torch.ones(2, 1), array("q", [0, 1]), b"\0\1", head([[1.0], [value]]))

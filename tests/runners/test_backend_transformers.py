@@ -1,5 +1,6 @@
 """The transformers back end against a plain forward; what it refuses."""
 
+import json
 import random
 from array import array
 from functools import cache
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
@@ -16,6 +18,7 @@ from harness.errors import SetupError
 from runners import backend_transformers, tensors
 from runners.backend_transformers import Loading, TransformersBackend, buckets, save_random
 from runners.states import States
+from runners.tiny import make_tiny
 from tests.runners.states_kit import VOCAB, tiny
 
 ARCHITECTURES = ("llama", "deepseek_v3")
@@ -186,3 +189,105 @@ def test_a_random_model_is_saved_without_a_word(tmp_path: Path, capfd: pytest.Ca
     assert (tmp_path / "model.safetensors").exists()
     assert capfd.readouterr() == ("", "")
     assert logging.is_progress_bar_enabled() == before
+
+
+def drop(name: str) -> Any:
+    """The tensor gone."""
+    return lambda held: held.pop(name)
+
+
+def put(name: str, tensor: torch.Tensor) -> Any:
+    """This tensor there."""
+    return lambda held: held.update({name: tensor})
+
+
+EXPERT = "model.layers.3.mlp.experts.2.up_proj.weight"
+DAMAGED: list[Any] = [
+    pytest.param(
+        "llama", drop("model.layers.3.mlp.up_proj.weight"), "1 weights are missing: model.layers.3", id="gone"
+    ),
+    pytest.param("llama", drop("lm_head.weight"), "1 weights are missing: lm_head.weight", id="no-head"),
+    pytest.param(
+        "llama", put("model.norm.weight", torch.ones(31)), "1 weights have another shape: model.norm", id="size"
+    ),
+    pytest.param(
+        "llama",
+        put("model.layers.8.mlp.up_proj.weight", torch.ones(64, 32)),
+        "1 weights are of no layer of config.json: model.layers.8.mlp",
+        id="layer-beyond",
+    ),
+    pytest.param(
+        "llama",
+        put("model.layers.0.self_attn.q_proj.bias", torch.ones(32)),
+        "1 weights are of no layer of config.json: model.layers.0.self_attn.q_proj.bias",
+        id="bias",
+    ),
+    pytest.param("deepseek_v3", drop(EXPERT), "cannot be loaded by transformers", id="expert-gone"),
+    pytest.param(
+        "deepseek_v3",
+        drop("model.layers.3.mlp.gate.e_score_correction_bias"),
+        "1 weights are missing",
+        id="buffer-gone",
+    ),
+    pytest.param("llama", put("model.norm.weight", torch.full((32,), float("nan"))), "damaged weights", id="nan-norm"),
+    pytest.param(
+        "llama",
+        put("model.layers.4.mlp.up_proj.weight", torch.full((64, 32), float("inf"))),
+        r"hidden_states\[5\] of a few ids is not finite: damaged weights",
+        id="inf-layer",
+    ),
+]
+
+
+@pytest.mark.parametrize(("architecture", "damage", "said"), DAMAGED)
+def test_a_checkpoint_that_is_not_whole_is_refused(architecture: str, damage: Any, said: str, tmp_path: Path) -> None:
+    """transformers fills what is missing at random and leaves out the rest: neither gives the model's states."""
+    file = make_tiny(tmp_path, architecture, vocab_size=50) / "model.safetensors"
+    tensors_held = load_file(file)
+    damage(tensors_held)
+    save_file(tensors_held, file, {"format": "pt"})
+
+    with pytest.raises(SetupError, match=said):
+        TransformersBackend(tmp_path, Loading(dtype="fp32"))
+
+
+def test_weights_that_need_not_be_there_are_not_missed(tmp_path: Path) -> None:
+    """A tied lm_head, a layer for drafting that the configuration tells, and a tower of another part."""
+    folder = make_tiny(tmp_path, vocab_size=50, tie_word_embeddings=True, num_nextn_predict_layers=1)
+    held = load_file(folder / "model.safetensors")
+    assert "lm_head.weight" not in held
+    more = {"model.layers.8.mlp.up_proj.weight": torch.ones(2), "vision_model.layers.0.weight": torch.ones(2)}
+    save_file(held | more, folder / "model.safetensors", {"format": "pt"})
+
+    found = TransformersBackend(folder, Loading(dtype="fp32")).states([array("q", [1, 2])])
+
+    assert found[0].last.isfinite().all()
+
+
+LONG = {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [2.0] * 4, "factor": 2.0}
+ROPES: list[Any] = [
+    pytest.param({"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}, "dynamic", id="dynamic"),
+    pytest.param({"type": "dynamic", "factor": 2.0}, "dynamic", id="old-name"),
+    pytest.param({**LONG, "original_max_position_embeddings": 64, "rope_theta": 1e4}, "longrope", id="longrope"),
+]
+
+
+@pytest.mark.parametrize(("rope", "named"), ROPES)
+@pytest.mark.parametrize("key", ["rope_parameters", "rope_scaling"])
+def test_positions_that_depend_on_the_batch_are_refused(key: str, rope: Any, named: str, tmp_path: Path) -> None:
+    """A short sample would get other states beside a long one than alone."""
+    file = make_tiny(tmp_path, vocab_size=50) / "config.json"
+    config = json.loads(file.read_text())
+    config.pop("rope_parameters", None)
+    file.write_text(json.dumps(config | {key: rope}))
+
+    with pytest.raises(SetupError, match=f"rope_type '{named}': in transformers the states of a sample would depend"):
+        TransformersBackend(tmp_path, Loading(dtype="fp32"))
+
+
+def test_positions_by_kind_of_layer_are_looked_through() -> None:
+    """Some models have parameters for each kind of layer; those that do not depend on the batch pass."""
+    fixed = {"full_attention": {"rope_type": "yarn"}, "sliding_attention": {"rope_type": "default"}}
+    backend_transformers._demand_fixed_rope({"rope_parameters": fixed, "rope_scaling": None})
+    with pytest.raises(SetupError, match="rope_type 'dynamic'"):
+        backend_transformers._demand_fixed_rope({"rope_parameters": {**fixed, "other": {"rope_type": "dynamic"}}})

@@ -133,11 +133,10 @@ def test_what_is_missing_is_named(folder: Path) -> None:
     rename(folder, lm_head__weight="")
     with pytest.raises(SetupError, match=r"no tensor named \*lm_head\.weight; expected one"):
         load_head(folder, "post", WIDTH)
-    save_file({f"{part}.lm_head.weight": torch.zeros(2, 32) for part in "ab"}, folder / "more.safetensors")
+    save_file({f"{part}.lm_head.weight": torch.zeros(2, 32) for part in "ab"}, folder / "model.safetensors")
     with pytest.raises(SetupError, match=r"2 tensors \(a\.lm_head\.weight, b\.lm_head\.weight\)"):
         load_head(folder, "post", WIDTH)
-    (folder / "more.safetensors").unlink()
-    save_file({"lm_head.weight": torch.zeros(50, 32, dtype=torch.int8)}, folder / "more.safetensors")
+    save_file({"lm_head.weight": torch.zeros(50, 32, dtype=torch.int8)}, folder / "model.safetensors")
     with pytest.raises(SetupError, match=r"lm_head\.weight is I8, quantised"):
         load_head(folder, "post", WIDTH)
 
@@ -157,6 +156,7 @@ def test_what_is_missing_is_named(folder: Path) -> None:
 def test_an_index_that_lies_is_refused(index: str, said: str, folder: Path) -> None:
     """An index may name no file outside the folder, and its tensors must be where it says."""
     save_file({"other": torch.zeros(1)}, folder / "part.safetensors")
+    (folder / "model.safetensors").unlink()
     (folder / "model.safetensors.index.json").write_text(index)
     with pytest.raises(SetupError, match=said):
         load_head(folder, "post", WIDTH)
@@ -166,3 +166,31 @@ def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     """The message says what was expected."""
     with pytest.raises(SetupError, match="expected the folder of a local model"):
         load_head(tmp_path, "post", WIDTH)
+
+
+def test_the_head_is_in_the_files_that_are_loaded(folder: Path) -> None:
+    """One whole file wins over an index beside it; a file that nobody loads holds no head."""
+    rows = own(folder)[0].detach()
+    save_file({"lm_head.weight": torch.zeros(50, 32)}, folder / "old.safetensors")
+    index = folder / "model.safetensors.index.json"
+    index.write_text('{"weight_map": {"lm_head.weight": "old.safetensors"}}')
+    assert own(folder)[0].equal(rows)
+    assert load_head(folder, "post", WIDTH).rows.equal(rows)
+
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    index.unlink()
+    with pytest.raises(SetupError, match=r"no tensor named \*lm_head\.weight"):
+        load_head(folder, "post", WIDTH)
+
+
+@pytest.mark.parametrize("name", ["lm_head.weight", "model.norm.weight"])
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+def test_a_head_with_a_value_that_is_no_number_is_told(name: str, value: float, folder: Path) -> None:
+    """One value is enough, in either tensor."""
+    held = load_file(folder / "model.safetensors")
+    load_head(folder, "pre", WIDTH).demand_finite()
+    held[name].view(-1)[-1] = value
+    save_file(held, folder / "model.safetensors")
+
+    with pytest.raises(SetupError, match=rf"lm_head is not finite: {name} holds NaN or infinity"):
+        load_head(folder, "pre", WIDTH).demand_finite()

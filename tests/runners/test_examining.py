@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from harness.errors import SetupError
 from runners.agreement import agreement
@@ -99,3 +100,16 @@ def test_min_agreement_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
         examiner(tmp_path, backend.facts, 0.5)
     with pytest.raises(SetupError, match="no checkpoint was named"):
         examiner(None, backend.facts, 0.5)
+
+
+@pytest.mark.parametrize("least", [None, 0.5])
+def test_a_head_that_is_not_finite_is_refused_asked_or_not(least: float | None, tmp_path: Path) -> None:
+    """It is there and damaged: no agreement is noted as null for that, and nothing is written."""
+    file = make_tiny(tmp_path, vocab_size=60) / "model.safetensors"
+    backend = TransformersBackend(tmp_path, Loading())
+    held = load_file(file)
+    held["lm_head.weight"][7, 3] = float("nan")
+    save_file(held, file, {"format": "pt"})
+
+    with pytest.raises(SetupError, match=r"lm_head is not finite: lm_head\.weight"):
+        examiner(tmp_path, backend.facts, least)

@@ -3,11 +3,12 @@
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.errors import SetupError
-from runners.model_folder import read_model_folder, weights_sha256
+from runners.model_folder import read_model_folder, read_weights, weights_sha256
 
 K25 = {
     "architectures": ["KimiK25ForConditionalGeneration"],
@@ -66,3 +67,40 @@ def test_the_hash_of_weights_is_of_names_and_bytes(tmp_path: Path) -> None:
     (tmp_path / "c.bin").write_bytes(b"beside safetensors, other formats are not loaded")
 
     assert weights_sha256(tmp_path) == hashlib.sha256("".join(sorted(lines, key=lambda s: s[66:])).encode()).hexdigest()
+
+
+INDEX = '{"weight_map": {"a": "m-2.safetensors", "b": "m-1.safetensors", "c": "m-2.safetensors"}}'
+BIN_INDEX = '{"weight_map": {"a": "p-1.bin"}}'
+CHOICES: list[Any] = [
+    pytest.param(["model.safetensors", "m-1.safetensors", "extra.safetensors"], ["model.safetensors"], id="one-file"),
+    pytest.param(["m-1.safetensors", "m-2.safetensors", "extra.safetensors"], ["m-1.safetensors", "m-2.safetensors"],
+                 id="index"),
+    pytest.param(["pytorch_model.bin", "extra.safetensors", "training_args.bin"], ["pytorch_model.bin"], id="bin"),
+    pytest.param(["p-1.bin", "p-2.bin"], ["p-1.bin"], id="bin-index"),
+    pytest.param(["b.safetensors", "a.safetensors", "x.bin"], ["a.safetensors", "b.safetensors"], id="other-engines"),
+    pytest.param([], [], id="none"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("there", "loaded"), CHOICES)
+def test_weights_are_the_files_that_are_loaded(there: list[str], loaded: list[str], tmp_path: Path) -> None:
+    """In transformers' order, and the hash is of exactly these, whatever lies beside them."""
+    for name in there:
+        (tmp_path / name).write_text(name)
+    if "model.safetensors" in there or "m-2.safetensors" in there:
+        (tmp_path / "model.safetensors.index.json").write_text(INDEX)
+    if "p-1.bin" in there:
+        (tmp_path / "pytorch_model.bin.index.json").write_text(BIN_INDEX)
+
+    assert [path.name for path in read_weights(tmp_path).files] == loaded
+    before = weights_sha256(tmp_path)
+    for name in there:
+        (tmp_path / name).write_text("changed")
+        assert (weights_sha256(tmp_path) != before) == (name in loaded)
+        (tmp_path / name).write_text(name)
+
+
+def test_weights_under_a_name_of_the_configurations_own_are_refused(tmp_path: Path) -> None:
+    """transformers would load that file, and none that is looked at here."""
+    with pytest.raises(SetupError, match=r"transformers_weights names 'other.safetensors'"):
+        read_model_folder(folder_of(tmp_path, {**K25, "transformers_weights": "other.safetensors"}))
