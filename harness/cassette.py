@@ -105,8 +105,28 @@ def _members(text: bytes) -> tuple[dict[str, Any], bool]:
             raise Unusable(f"a cassette of more than {MAX_NODES} YAML nodes; split it")
         aliases = aliases or isinstance(event, yaml.AliasEvent)
     root = yaml.compose(text, Loader=Loader)
+    _no_key_twice(root)
     pairs = root.value if isinstance(root, yaml.MappingNode) else ()
     return {key.value: value for key, value in pairs if isinstance(key.value, str)}, aliases
+
+
+def _no_key_twice(root: Any) -> None:
+    """Refuses an object that states a member twice: YAML readers differ in which of them counts."""
+    waiting, seen = [root], set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen or not isinstance(node, yaml.CollectionNode):
+            continue
+        seen.add(id(node))
+        if not isinstance(node, yaml.MappingNode):
+            waiting += node.value
+            continue
+        keys: set[str] = set()
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in keys:
+                raise Unusable(f"`{key.value:.40}` is stated twice (line {key.start_mark.line + 1}); expected it once")
+            keys.add(str(key.value))
+            waiting.append(value)
 
 
 def _interactions(members: Mapping[str, Any]) -> list[Any]:

@@ -37,6 +37,8 @@ def read_recording(path: str | os.PathLike[str]) -> Recording:
     Raises:
         SetupError: It is missing, too large, or no cassette that can be replayed whole.
     """
+    if Path(path).exists() and not Path(path).is_file():
+        raise SetupError(f"no cassette {os.fspath(path)} (no regular file)")
     try:
         with Path(path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)

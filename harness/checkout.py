@@ -44,6 +44,11 @@ def changes(root: Path) -> tuple[str, ...]:
     return tuple(row[3:] for row in status.split("\0") if row) + tuple(row[2:] for row in (*hidden, *skipped))
 
 
+def tracked(root: Path) -> frozenset[str]:
+    """Paths of all files that git knows, from the top of the checkout."""
+    return frozenset(filter(None, _git(root, "ls-files", "-z").decode("utf-8", "surrogateescape").split("\0")))
+
+
 def is_tracked(root: Path, path: Path) -> bool:
     """Whether a file is part of what is committed in a checkout."""
     try:

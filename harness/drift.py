@@ -7,7 +7,7 @@ cannot explain the numbers; what another sample can explain is none. Pure; on th
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import comb
 
 from harness.aspects import ASPECTS, Aspect
@@ -56,12 +56,17 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """All drifts, how many recordings were compared, and the keys of those that have no counterpart."""
+    """All drifts, how many recordings were compared, and the keys of those that have no counterpart.
+
+    Attributes:
+        other_requests: Key -> members in which the requests of a pair differ: what changed may be their doing.
+    """
 
     drifts: tuple[Drift, ...]
     n_pairs: int
     only_old: tuple[str, ...] = ()
     only_new: tuple[str, ...] = ()
+    other_requests: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def touches_ids(self) -> bool:
@@ -84,7 +89,16 @@ def compare(old: Mapping[str, Exchange], new: Mapping[str, Exchange], kit: Kit) 
         sum(map(len, groups.values())),
         tuple(sorted(old.keys() - new.keys())),
         tuple(sorted(new.keys() - old.keys())),
+        {key: names for key in sorted(old.keys() & new.keys()) if (names := _differ(old[key], new[key]))},
     )
+
+
+def _differ(old: Exchange, new: Exchange) -> tuple[str, ...]:
+    """Members in which two requests differ; () where one of them is not known."""
+    if not (old.request and new.request):
+        return ()
+    names = sorted(old.request.keys() | new.request.keys())
+    return tuple(name for name in names if old.request.get(name) != new.request.get(name))
 
 
 # --- what answers show ----------------------------------------------------------------------------------------------

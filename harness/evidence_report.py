@@ -27,6 +27,9 @@ def drift_lines(found: Comparison) -> Iterator[str]:
     for name, keys in (("before", found.only_old), ("now", found.only_new)):
         if keys:
             yield printable(f"only {name}: {_some(keys)}")
+    if found.other_requests:
+        told = tuple(f"{key} ({', '.join(names)})" for key, names in found.other_requests.items())
+        yield printable(f"{len(told)} pairs asked otherwise, so that changes may be the requests' doing: {_some(told)}")
 
 
 def drift_table(found: Comparison) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -46,6 +49,7 @@ def drift_object(found: Comparison) -> dict[str, Any]:
         "drifts": [asdict(d) for d in found.drifts],
         "only_old": list(found.only_old),
         "only_new": list(found.only_new),
+        "other_requests": {key: list(names) for key, names in found.other_requests.items()},
     }
 
 

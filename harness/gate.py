@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from harness.checkout import changes, commit_of, is_tracked
+from harness.checkout import changes, commit_of, is_tracked, tracked
 from harness.errors import SetupError
 from harness.evidence import Filed
 from harness.formats import find_format, formats
-from harness.hashes import ROOT
+from harness.hashes import ROOT, hashed_files
 from harness.proof import Judge, Proof, Wanted, prove, some
 from harness.required_tests import Ran, kill_rate, run_required
 from harness.ticket import Hashes, Ticket, sealed, utc_text, utc_time
@@ -99,6 +99,8 @@ def _setup(subject: Subject, wanted: Wanted, changed: Sequence[str]) -> Iterator
         yield f"the package in use is not the one of the checkout {subject.root}; install that one (`make setup`)"
     if changed:
         yield f"the tree is dirty: {some(changed)}; commit it or take it out"
+    if hidden := sorted(hashed_files(subject.root) - tracked(subject.root) - set(changed)):
+        yield f"files that git ignores take part: {some(hidden)}; commit them or take them out"
     if subject.habits is not None and not is_tracked(subject.root, Path(subject.habits)):
         yield f"the habits file {subject.habits} is no part of the checkout; commit it, or use the shipped one"
     if find_format(wanted.model, formats()) is None:

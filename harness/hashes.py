@@ -14,8 +14,11 @@ from harness.vocab import VOCAB_SHA256
 
 PACKAGE = ("harness/**/*.py", "harness/**/*.toml", "runners/**/*.py", "runners/**/*.toml")
 """What a verdict, a run and a sample depend on; the same files in a checkout and in an installed package."""
-TESTS = ("tests/**/*.py", "tests/required.txt", "pyproject.toml")
-"""What a kill rate depends on beside the package."""
+TESTS = (
+    *("tests/**/*.py", "tests/required.txt", "pyproject.toml", "golden/**/*.json"),
+    *("*.py", "*.pyc", "*.so", "*/__init__.py"),
+)
+"""What a kill rate depends on beside the package; modules and packages at the top stand first on pytest's sys.path."""
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -27,6 +30,11 @@ def content_hash(root: Path = ROOT) -> str:
 def hash_of_tests(root: Path = ROOT) -> str:
     """sha256 over the tests of a checkout, the list of the required ones and pytest's settings."""
     return _hash(root, TESTS)
+
+
+def hashed_files(root: Path) -> frozenset[str]:
+    """Paths, from `root`, of all that `content_hash` and `hash_of_tests` are made of."""
+    return frozenset(path.relative_to(root).as_posix() for path in _files(root, (*PACKAGE, *TESTS)))
 
 
 def formats_sha256(root: Path = ROOT) -> str:
@@ -41,7 +49,11 @@ def hashes(habits: Habits) -> Hashes:
 
 def _hash(root: Path, patterns: Iterable[str]) -> str:
     total = hashlib.sha256()
-    for path in sorted({path for pattern in patterns for path in root.glob(pattern)}):
+    for path in sorted(_files(root, patterns)):
         total.update(f"{path.relative_to(root).as_posix()}\n".encode())
         total.update(hashlib.sha256(path.read_bytes()).digest())
     return total.hexdigest()
+
+
+def _files(root: Path, patterns: Iterable[str]) -> set[Path]:
+    return {path for pattern in patterns for path in root.glob(pattern)}

@@ -132,6 +132,7 @@ def _drift(old: str, found: Comparison) -> list[Html]:
     touching = sum(d.touches_ids for d in found.drifts)
     words = f"{len(found.drifts)} changes in {found.n_pairs} pairs, {touching} of them touch ids. Compared with "
     alone = [f"{len(keys)} only {when}" for when, keys in (("before", found.only_old), ("now", found.only_new)) if keys]
+    alone += [f"{len(found.other_requests)} pairs asked otherwise"] if found.other_requests else []
     rest = f" ({', '.join(alone)})" if alone else ""
     return [tag("p", words, told(old), rest, "."), *_rows(drift_table(found), "Drift", "Nothing changed.")]
 

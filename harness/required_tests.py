@@ -67,6 +67,7 @@ def run_required(root: Path, junit: Path | None = None, python: str = sys.execut
         file = Path(place) / "outcomes.json"
         command = [python, "-m", "pytest", "-p", "harness.outcomes", "--outcomes", str(file), "-m", "required", "-q"]
         command += ["-p", "no:cacheprovider", "--no-header", "--tb=no", "--rootdir", str(root)]
+        command += ["--confcutdir", str(root / "tests")]  # no conftest.py from above the tests: no test of theirs
         command += ["-c", str(root / "pyproject.toml"), *([f"--junitxml={junit.resolve()}"] if junit else []), "tests"]
         said = _ended(command, root)
         try:

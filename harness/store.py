@@ -74,7 +74,7 @@ def read(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Entry]:
             continue
         files = 0
         for files, file in enumerate(walk(path), 1):  # noqa: B007 - counted for the line below
-            yield from read_file(file)
+            yield from read_file(file, pipes=False)
         if not files:
             wanted = ", ".join(SUFFIXES)
             yield Entry(path, 0, trouble=f"a folder without a file to check; looked for {wanted}, each perhaps .gz")
@@ -89,11 +89,14 @@ def walk(folder: str) -> Iterator[str]:
                 yield os.path.join(where, file)  # noqa: PTH118 - what the user typed stays as typed
 
 
-def read_file(path: str) -> Iterator[Entry]:
-    """Every answer of one file, whose kind is told by its content (the endings .jsonl and .yaml decide alone)."""
+def read_file(path: str, *, pipes: bool = True) -> Iterator[Entry]:
+    """Every answer of one file, whose kind is told by its content (the endings .jsonl and .yaml decide alone).
+
+    Without `pipes` a named pipe is refused: in a folder nobody need write to it, and reading would never end.
+    """
     n_read = 0
     try:
-        with opened(path) as stream:
+        with opened(path, pipes=pipes) as stream:
             lines = Lines(stream)
             try:
                 yield from _entries(path, lines)
@@ -108,11 +111,11 @@ def read_file(path: str) -> Iterator[Entry]:
 
 
 @contextlib.contextmanager
-def opened(path: str) -> Iterator[BinaryIO]:
-    """The file's bytes, unpacked where gzip's magic is in front; works on a pipe too."""
+def opened(path: str, *, pipes: bool = True) -> Iterator[BinaryIO]:
+    """The file's bytes, unpacked where gzip's magic is in front; works on a pipe too, unless told not to."""
     mode = Path(path).stat().st_mode
-    if not (S_ISREG(mode) or S_ISFIFO(mode)):
-        raise Unusable(f"neither a file nor a folder; {EXPECTED}")
+    if not (S_ISREG(mode) or (pipes and S_ISFIFO(mode))):
+        raise Unusable(f"{'a named pipe' if S_ISFIFO(mode) else 'neither a file nor a folder'}; {EXPECTED}")
     with Path(path).open("rb", buffering=1 << 17) as raw:
         if cast(io.BufferedReader, raw).peek(2)[:2] == b"\x1f\x8b":
             with gzip.GzipFile(fileobj=raw) as packed:
@@ -232,7 +235,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 def read_golden(path: str | os.PathLike[str]) -> Golden:
     """One golden file, packed or not; SetupError where it is none: what came, what was expected."""
     try:
-        with opened(os.fspath(path)) as stream:
+        with opened(os.fspath(path), pipes=False) as stream:
             data = stream.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise Unusable(f"more than {MAX_BYTES >> 20} MiB")

@@ -259,6 +259,7 @@ def verify(ticket: Ticket, now: datetime) -> tuple[str, ...]:
         (expires <= now, f"it expired at {ticket.expires_at}; run `tokenproof gate` again"),
         (not ticket.required, "it lists no required test"),
         (bool(failed), f"required tests did not pass: {', '.join(failed[:3])}{more}"),
+        (ticket.kill_rate < 1, f"its required tests noticed {ticket.kill_rate:.1%} of the planted mutants, not all"),
         (not ticket.providers, "it lists no provider"),
         (not ticket.cassettes, "it lists no evidence"),
     )

@@ -172,6 +172,37 @@ def measured(**changes: Any) -> Plant:
     return plant
 
 
+def turned_green(made: Checkout) -> None:
+    """A required test that fails, and a conftest.py at the top that lets it pass."""
+    made.edit(SMALL, "assert 1 + 1 == 2", "assert 1 + 1 == 3")
+    made.commit()
+    made.write({"conftest.py": "def pytest_pyfunc_call(pyfuncitem): return True\n"})
+
+
+def conftest_above(made: Checkout) -> Call:
+    """It is committed, and the kill rate belongs to it."""
+    turned_green(made)
+    made.commit()
+    return PLAIN
+
+
+def conftest_later(made: Checkout) -> Call:
+    """It is committed after the kill rate was measured."""
+    turned_green(made)
+    rate = (made.root / "build" / "kill_rate.json").read_bytes()
+    made.commit()
+    made.write({"build/kill_rate.json": rate})
+    return PLAIN
+
+
+def conftest_hidden(made: Checkout) -> Call:
+    """Git was told to ignore it."""
+    turned_green(made)
+    made.write({".git/info/exclude": "/conftest.py\n"})
+    made.commit()
+    return PLAIN
+
+
 TAKEN_OUT = """
 def pytest_collection_modifyitems(config, items):
     gone = [i for i in items if i.name == "test_one"]
@@ -269,6 +300,11 @@ MORE: Mapping[str, tuple[Plant, str]] = {
     ),
     "a file that cannot be collected": (
         written(test_other="raise ImportError\n"), "1 test files could not be collected: tests/test_other.py"
+    ),
+    "a conftest.py above the tests": (conftest_above, "1 required tests failed: tests/test_small.py::test_one"),
+    "one that came after the kill rate": (conftest_later, "the kill rate belongs to other tests; run `make mutants`"),
+    "one that git ignores": (
+        conftest_hidden, "files that git ignores take part: conftest.py; commit them or take them out"
     ),
     "settings that take tests out": (
         committed(("pyproject.toml", "--benchmark-skip", "--benchmark-skip --deselect tests/test_small.py::test_one")),

@@ -38,6 +38,27 @@ def entries(*interactions: Any) -> list[Entry]:
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "twice"),
+    [
+        ("version: 1", "interactions: []\nversion: 1", "interactions"),
+        ("version: 1", "version: 1\nmetadata: {provenance: hand-made, provenance: emulator}", "provenance"),
+        ("version: 1", 'version: 1\nmetadata: {}\n"metadata": {provenance: emulator}', "metadata"),
+        ("    method: POST", "    method: GET\n    method: POST", "method"),
+        ("      code: 200", "      code: 500\n      code: 200", "code"),
+    ],
+)
+def test_a_member_stated_twice(old: str, new: str, twice: str) -> None:
+    """Neither the first nor the last one counts: the cassette is refused, whoever reads it."""
+    text = yaml.dump({"version": 1, "interactions": [interaction()]})
+    assert old in text
+    doubled = text.replace(old, new).encode()
+    with pytest.raises(SetupError, match=rf"`{twice}` is stated twice \(line \d+\)"):
+        load_recording("c", doubled)
+    with pytest.raises(Unusable, match=rf"`{twice}` is stated twice"):
+        list(read_cassette("c", doubled))
+
+
+@pytest.mark.parametrize(
     ("given", "expected"),
     [
         pytest.param(interaction(), BODY, id="json"),

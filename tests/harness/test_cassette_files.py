@@ -49,6 +49,13 @@ def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     assert cassette_path(tmp_path / "link", "q/s") == tmp_path / "link" / "q" / "s.yaml"
 
 
+def test_a_named_pipe_is_no_cassette(tmp_path: Path) -> None:
+    """It is refused before it is opened, which would never end."""
+    os.mkfifo(tmp_path / "s.yaml")
+    with pytest.raises(SetupError, match=r"no cassette .*s\.yaml \(no regular file\)"):
+        read_recording(tmp_path / "s.yaml")
+
+
 def test_a_cassette_is_read(tmp_path: Path) -> None:
     """As it was written; in a folder all are found, hidden ones left out."""
     path = cassette_path(tmp_path, "p/s")

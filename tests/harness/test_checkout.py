@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.checkout import changes, checkout_of, commit_of, files_at
+from harness.checkout import changes, checkout_of, commit_of, files_at, tracked
 from harness.errors import SetupError
 
 
@@ -44,6 +44,14 @@ def test_a_clean_tree_has_no_changes(root: Path) -> None:
     (root / "build").mkdir()
     (root / "build" / "y").write_text("1")
     assert changes(root) == ()
+
+
+def test_the_files_that_git_knows(root: Path) -> None:
+    """Committed or staged, by their places; no other."""
+    (root / "x \u00fc").write_text("1")
+    assert tracked(root) == {"cassettes/a b/x.yaml"}
+    git(root, "add", "-A")
+    assert tracked(root) == {"cassettes/a b/x.yaml", "x \u00fc"}
 
 
 def test_everything_else_is_a_change(root: Path) -> None:

@@ -82,6 +82,17 @@ def test_json(tmp_path: Path) -> None:
     ]
 
 
+def test_requests_that_differ(tmp_path: Path) -> None:
+    """They are named, in words and in JSON."""
+    old, new = (
+        folder(tmp_path / side, {"a.json": {"request": {"model": "m", "max_tokens": n}, "response": OLD}})
+        for side, n in (("old", 5), ("new", 6))
+    )
+    _, out, _ = run(old, new)
+    assert "1 pairs asked otherwise, so that changes may be the requests' doing: a (max_tokens)" in out.splitlines()
+    assert json.loads(run(old, new, "--json")[1])["other_requests"] == {"a": ["max_tokens"]}
+
+
 def named(name: str, answer: Any) -> dict[str, Any]:
     """A line with a name of its own."""
     return {"name": name, "response": answer}

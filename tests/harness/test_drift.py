@@ -205,6 +205,17 @@ def test_what_has_no_counterpart_is_named() -> None:
     assert found.touches_ids is False
 
 
+def test_requests_that_differ_are_told() -> None:
+    """Pairs whose requests are not the same, each with the members; an unknown request is not held against one."""
+    asked = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}]}
+    others = {"a": asked, "b": {**asked, "max_tokens": 6}, "c": {**asked, "messages": [], "seed": 1}, "d": {}}
+    old = {key: Exchange(key, text("Hello there."), asked) for key in others}
+    new = {key: Exchange(key, text("Hello there."), request) for key, request in others.items()}
+    found = compare(old, new, kit())
+    assert found.other_requests == {"b": ("max_tokens",), "c": ("messages", "seed")}
+    assert found.n_pairs == 4
+
+
 def test_chance() -> None:
     """Fisher's exact test: known values, symmetric, 1 where nothing differs."""
     assert round(chance(5, 5, 0, 5), 5) == 0.00794

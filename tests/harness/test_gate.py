@@ -92,6 +92,16 @@ def test_every_reason_is_told(made: Checkout, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["conftest.py", "tests/conftest.py", "harness/sub/x.py", "runners/x.toml"])
+def test_what_git_was_told_to_ignore(quick: Checkout, name: str) -> None:
+    """A file that takes part and is in no commit stands against a ticket, though the tree looks clean."""
+    (quick.root / ".git" / "info" / "exclude").write_text(f"/{name}\n")
+    quick.write({name: ""})
+    quick.measure()
+    told = f"files that git ignores take part: {name}; commit them or take them out"
+    assert checked(quick).reasons == (told,)
+
+
 def test_habits_of_the_checkout_may_be_used(quick: Checkout) -> None:
     """A committed habits file is part of what was tested."""
     assert checked(quick, habits=str(quick.root / "harness" / "habits.toml")).reasons == ()

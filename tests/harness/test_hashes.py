@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli_base import habits_of
-from harness.hashes import ROOT, content_hash, formats_sha256, hash_of_tests, hashes
+from harness.hashes import ROOT, content_hash, formats_sha256, hash_of_tests, hashed_files, hashes
 
 FILES = {
     "harness/a.py": "x = 1\n",
@@ -15,6 +15,9 @@ FILES = {
     "tests/test_a.py": "z = 1\n",
     "tests/required.txt": "t\n",
     "pyproject.toml": "[project]\n",
+    "conftest.py": "c = 1\n",
+    "yaml/__init__.py": "d = 1\n",
+    "golden/e/x.json": "{}\n",
     "README.md": "words\n",
 }
 
@@ -37,6 +40,9 @@ def root(tmp_path: Path) -> Path:
         ("tests/test_a.py", (False, False, True)),
         ("tests/required.txt", (False, False, True)),
         ("pyproject.toml", (False, False, True)),
+        ("conftest.py", (False, False, True)),
+        ("yaml/__init__.py", (False, False, True)),
+        ("golden/e/x.json", (False, False, True)),
         ("README.md", (False, False, False)),
     ],
 )
@@ -50,6 +56,13 @@ def test_each_hash_follows_its_own_files(root: Path, changed: str, moves: tuple[
     assert [take(root) for take in takers] == before
     (root / changed).unlink()
     assert tuple(take(root) != b for take, b in zip(takers, before, strict=True)) == moves
+
+
+def test_the_files_that_are_hashed(root: Path) -> None:
+    """All but the words, and what is built elsewhere."""
+    (root / "build").mkdir()
+    (root / "build" / "x.py").write_text("")
+    assert hashed_files(root) == FILES.keys() - {"README.md"}
 
 
 def test_a_moved_file_is_another_content(root: Path) -> None:

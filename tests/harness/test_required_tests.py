@@ -152,6 +152,14 @@ def test_a_list_that_is_not_there(tmp_path: Path) -> None:
     assert listed(small(tmp_path, GOOD)) == ()
 
 
+def test_a_conftest_above_the_tests_is_not_loaded(tmp_path: Path) -> None:
+    """Whatever lies at the top of a checkout, a test that fails is told to have failed."""
+    root = small(tmp_path, "import pytest\n@pytest.mark.required\ndef test_no(): assert False\n", "no")
+    (root / "conftest.py").write_text("def pytest_collection_modifyitems(items): items[0].obj = lambda: None\n")
+    ran = run_required(root)
+    assert (set(ran.outcomes.values()), len(ran.reasons)) == ({"failed"}, 1)
+
+
 def rate(root: Path, **changes: object) -> tuple[float, tuple[str, ...]]:
     """What is told of a kill rate of these figures."""
     sound = {"kill_rate": 1.0, "survivors": [], "content_hash": content_hash(root), "tests_hash": hash_of_tests(root)}

@@ -235,6 +235,18 @@ def test_a_pipe_is_read(tmp_path: Path) -> None:
     writer.join()
 
 
+def test_a_pipe_in_a_folder_is_named_and_not_opened(tmp_path: Path) -> None:
+    """Nobody writes to it, so reading it would never end; the files beside it are read."""
+    for name in ("a.yaml", "g.json"):
+        os.mkfifo(tmp_path / name)
+    file(tmp_path, "b.json", LINE)
+
+    found = [(Path(e.path).name, e.trouble.partition(";")[0]) for e in read([tmp_path])]
+    assert found == [("a.yaml", "a named pipe"), ("b.json", ""), ("g.json", "a named pipe")]
+    with pytest.raises(SetupError, match="a named pipe"):
+        read_golden(tmp_path / "g.json")
+
+
 def test_write_atomic_replaces_whole(tmp_path: Path) -> None:
     """The file holds the new bytes, keeps its mode, a link stays a link, and nothing else is left."""
     (tmp_path / "real").write_bytes(b"old")
