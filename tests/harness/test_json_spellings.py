@@ -24,6 +24,7 @@ SAMPLED = [
     row('{"x": 1e2}', '{"x": 100.0}', id="zeros-in-the-place-of-an-exponent"),
     row('{"x": 1e6}', '{"x": 1000000}', id="an-integer-with-an-exponent"),
     row('{"x": 12345678901234567890}', '{"x": 12345678901234567168}', id="more-digits-than-a-float-has"),
+    row('{"x": 1.23456789012345678}', '{"x": 1.2345678901234568}', id="more-digits-behind-the-point"),
     row('{"x": [1.50, 2]}', '{"x": [1.5, 2]}', id="in-a-list"),
     row('{"u": "https:\\/\\/x.org"}', '{"u": "https://x.org"}', id="escaped-slashes"),
     row('{"a": 1 }', '{"a": 1}', id="a-blank-before-a-brace"),
