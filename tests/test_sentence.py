@@ -55,7 +55,7 @@ def test_ids_are_the_same_from_the_sampler_to_the_shard(tmp_path: Path) -> None:
             assert list(found.ids) == [*(true.prompt_ids or ()), *true.ids]
             mask = masks[name, f"{name}-{k}"]
             assert list(found.loss_mask) == [0] * len(true.prompt_ids or ()) + mask
-            assert sum(mask) > 0.9 * len(true.ids)  # what a blank at an edge may have changed is not trained on
+            assert sum(mask) >= 0.75 * len(true.ids)  # a quarter may be masked
     model = AutoModelForCausalLM.from_pretrained(target, dtype=torch.float32).eval()
     with torch.inference_mode():
         listed = model(torch.tensor([list(found.ids)]), output_hidden_states=True).hidden_states
