@@ -7,6 +7,7 @@ Knows nothing of what calls mean. Not for bulk: stock httpx collapses at 64 conn
 import httpx
 
 from harness.errors import ProviderError
+from harness.scrub import of_key
 from harness.transport import MAX_REPLY_BYTES, Call, NotSentError, Reply, Target, UnansweredError
 
 CONNECT_S = 10.0
@@ -22,7 +23,7 @@ class HttpxTransport:
     """
 
     def __init__(self, target: Target, over: httpx.AsyncBaseTransport | None = None) -> None:
-        self._base = target.base_url
+        self._base, self._scrub = target.base_url, of_key(target.key)
         # unpacked, so that a recording shows what came
         headers = target.headers() | {"accept-encoding": "identity"}
         self._client = httpx.AsyncClient(headers=headers, transport=over, trust_env=False)
@@ -47,17 +48,16 @@ class HttpxTransport:
                     if n_bytes > MAX_REPLY_BYTES:
                         raise ProviderError(f"a reply of more than {MAX_REPLY_BYTES >> 20} MiB from {self._base}")
                 headers = {k.lower(): v for k, v in response.headers.items()}
-                return Reply(response.status_code, headers, b"".join(parts))
+                return Reply(response.status_code, headers, *self._scrub.reply(response.status_code, b"".join(parts)))
         except NOT_SENT as error:
-            raise NotSentError(f"{self._base} cannot be reached ({_said(error)}); nothing was sent") from error
+            raise NotSentError(f"{self._base} cannot be reached ({self._said(error)}); nothing was sent") from error
         except httpx.HTTPError as error:
-            message = f"{self._base} was asked and gave no whole reply ({_said(error)}); it may have been billed"
-            raise UnansweredError(message, partial=b"".join(parts)) from error
+            message = f"{self._base} was asked and gave no whole reply ({self._said(error)}); it may have been billed"
+            raise UnansweredError(message, partial=self._scrub.body(b"".join(parts), "", [])) from error
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.aclose()
 
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:200]
+    def _said(self, error: Exception) -> str:
+        return self._scrub.said(f"{type(error).__name__}: {error}")[:200]

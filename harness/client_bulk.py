@@ -15,6 +15,7 @@ import aiohttp
 import uvloop
 
 from harness.errors import ProviderError
+from harness.scrub import of_key
 from harness.transport import MAX_REPLY_BYTES, Call, NotSentError, Reply, Target, UnansweredError
 
 T = TypeVar("T")
@@ -35,7 +36,7 @@ class AiohttpTransport:
     """
 
     def __init__(self, target: Target) -> None:
-        self._base = target.base_url
+        self._base, self._scrub = target.base_url, of_key(target.key)
         # no packing: a body is a few KB, and what is not unpacked cannot unpack to a gigabyte
         headers = target.headers() | {"accept-encoding": "identity"}
         self._session = aiohttp.ClientSession(
@@ -70,16 +71,19 @@ class AiohttpTransport:
                     if n_bytes > MAX_REPLY_BYTES:
                         raise ProviderError(f"a reply of more than {MAX_REPLY_BYTES >> 20} MiB from {self._base}")
                 headers = {k.lower(): v for k, v in response.headers.items()}
-                return Reply(response.status, headers, b"".join(parts))
+                return Reply(response.status, headers, *self._scrub.reply(response.status, b"".join(parts)))
         except NOT_SENT as error:
-            raise NotSentError(f"{self._base} cannot be reached ({_said(error)}); nothing was sent") from error
+            raise NotSentError(f"{self._base} cannot be reached ({self._said(error)}); nothing was sent") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            message = f"{self._base} was asked and gave no whole reply ({_said(error)}); it may have been billed"
-            raise UnansweredError(message, partial=b"".join(parts)) from error
+            message = f"{self._base} was asked and gave no whole reply ({self._said(error)}); it may have been billed"
+            raise UnansweredError(message, partial=self._scrub.body(b"".join(parts), "", [])) from error
 
     async def close(self) -> None:
         """Close the connections."""
         await self._session.close()
+
+    def _said(self, error: Exception) -> str:
+        return self._scrub.said(f"{type(error).__name__}: {error}")[:200]
 
 
 @lru_cache(maxsize=8)
@@ -90,7 +94,3 @@ def _timeout(read_s: float) -> aiohttp.ClientTimeout:
 def run(main: Coroutine[Any, Any, T]) -> T:
     """`asyncio.run` on uvloop."""
     return uvloop.run(main)
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"[:200]

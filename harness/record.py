@@ -20,6 +20,7 @@ from harness.errors import HarnessError, ProviderError, SetupError
 from harness.formats import find_format, formats
 from harness.matching import Sent, nearest, same, sent
 from harness.recording import Interaction, Kind, Provenance, Recording, pair_of
+from harness.records import receipt
 from harness.response import parse
 from harness.scenarios import Scenario
 from harness.scrub import leaks
@@ -133,7 +134,8 @@ def gate(meter: Meter, endpoint_of: Callable[[Sent], Endpoint]) -> Gate:
     def settle(token: int, asked: Sent, reply: Interaction) -> None:
         if asked.method.upper() == "POST":
             refused = 400 <= reply.status < 500
-            meter.settle(token, Decimal(0) if refused else cost_of(reply.body, endpoint_of(asked)))
+            told = Decimal(str(receipt(reply.body)[1] or 0))
+            meter.settle(token, told if refused else cost_of(reply.body, endpoint_of(asked)))
 
     return Gate(admit, settle)
 

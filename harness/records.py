@@ -15,8 +15,11 @@ from harness.errors import ProviderError
 
 MAX_BODY_BYTES = 256 * 2**20
 SHOWN_CHARS = 500  # of foreign text in a message
+MAX_USD = 1e15  # of one answer
 RAW_CHARS = 10_000  # of a host's own words, kept beside it
 # msgspec calls one near the end of the data a truncation.
+# a bare word after a member's name; within a JSON string the quotes would be escaped
+BARE_COST = re.compile(rb'(?<!\\)("\w*cost"\s*:\s*)[^\s"{}\[\],:]+')
 LONE_SURROGATE = re.compile(rb"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])")
 
 T = TypeVar("T")
@@ -85,7 +88,7 @@ class Usage(msgspec.Struct, gc=False):
     total_tokens: int | None = None
     reasoning_tokens: int | None = None
     completion_tokens_details: Details | None = None
-    cost: float | None = None
+    cost: Any = None  # an odd one never spoils the answer that it is for
 
 
 class Choice(msgspec.Struct, gc=False):
@@ -168,7 +171,7 @@ def loads(data: bytes) -> Any:
 def decode(data: bytes) -> Answer:
     """JSON text -> Answer."""
     try:
-        return _guarded(_DECODE_ANSWER, data)
+        return _guarded(_lenient(_DECODE_ANSWER), data)
     except ProviderError as error:
         wrong = error
     return _error_inside(loads(data), wrong)
@@ -177,14 +180,18 @@ def decode(data: bytes) -> Answer:
 def receipt(data: bytes) -> tuple[str | None, float | None]:
     """(id, cost in USD) of a body that may be an error or no answer at all; None where it does not say."""
     try:
-        found = _guarded(_DECODE_RECEIPT, data)
+        found = _guarded(_lenient(_DECODE_RECEIPT), data)
     except ProviderError:
         return None, None
     named = found.id if isinstance(found.id, str) and found.id else None
-    cost = found.usage.get("cost") if isinstance(found.usage, dict) else None
-    if not isinstance(cost, int | float) or isinstance(cost, bool) or not 0 <= cost < float("inf"):
-        return named, None
-    return named, float(cost)
+    cost = amount(found.usage.get("cost")) if isinstance(found.usage, dict) else None
+    return named, None if cost is None or cost < 0 else cost
+
+
+def amount(cost: Any) -> float | None:
+    """A cost in USD, None for what is no amount: a text, a truth value, NaN, infinity."""
+    told = isinstance(cost, int | float) and not isinstance(cost, bool) and abs(cost) < MAX_USD
+    return float(cost) if told else None
 
 
 def convert(value: Any) -> Answer:
@@ -204,6 +211,25 @@ def compact(value: Any) -> str:
         raise ProviderError("a value inside the answer is nested too deeply to be written as JSON") from None
     except (TypeError, ValueError) as error:
         raise ProviderError(f"a value inside the answer cannot be written as JSON: {error}") from error
+
+
+def _lenient(work: Callable[[bytes], T]) -> Callable[[bytes], T]:
+    """Decode JSON whose costs may be NaN or infinite, which is no JSON: such a one counts as not told."""
+
+    def decoded(data: bytes) -> T:
+        try:
+            return work(data)
+        except msgspec.DecodeError:
+            told = BARE_COST.sub(rb"\1null", data)
+            if told == data:
+                raise
+            try:
+                return work(told)
+            except msgspec.DecodeError:
+                pass
+            raise
+
+    return decoded
 
 
 def _convert(value: Any) -> Answer:

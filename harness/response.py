@@ -203,7 +203,7 @@ def _usage(usage: records.Usage | None) -> Usage | None:
         completion_tokens=usage.completion_tokens,
         total_tokens=usage.total_tokens,
         reasoning_tokens=usage.reasoning_tokens if inside is None else inside,
-        cost=usage.cost,
+        cost=records.amount(usage.cost),
     )
 
 

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from harness.recording import Headers, Interaction
@@ -46,6 +47,9 @@ APART = re.compile(  # in what is no conversation: error texts and what stands a
 BLANKS = " \t\r\n\ufeff"
 SSE_LINE = re.compile(r"[^\r\n]+")
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
+ESCAPES = (b"\\u00", b"\\/", b"%", b"&#")
+SHORTEST_KEY = 8
+"""Characters of a key that is removed from replies: a shorter one is a word, that a model may say."""
 MAX_DEPTH = 4
 """JSON within strings within JSON: gateways wrap the words of the host in this way."""
 
@@ -59,6 +63,25 @@ class Scrubber:
     """
 
     known: Collection[str] = field(default=(), repr=False)
+
+    def reply(self, status: int, body: bytes) -> tuple[bytes, bool]:
+        """A reply's body without them, and whether a known one stood in an answer; before anything reads it.
+
+        An answer loses what is known alone, since its text is what will be judged; any other reply is scrubbed.
+        """
+        if status != 200:
+            return self.body(body, "", []), False
+        clean, lower = body, body.lower() if self.known else b""
+        escaped = any(mark in lower for mark in ESCAPES)
+        for secret in self.known:
+            if not escaped and json.dumps(secret)[1:-1].lower().encode() not in lower:
+                continue  # the search below takes as long as all else that is done with a reply
+            clean = _spellings(secret).sub(REMOVED.encode(), clean)
+        return clean, clean != body
+
+    def said(self, text: str) -> str:
+        """A message without them, JSON or a page inside it included."""
+        return self.body(text.encode("utf-8", "surrogateescape"), "", []).decode("utf-8", "backslashreplace")
 
     def interaction(self, one: Interaction) -> tuple[Interaction, tuple[str, ...]]:
         """The interaction without them, and the places from which something went."""
@@ -199,6 +222,21 @@ def scalars(text: str) -> Iterator[tuple[tuple[str, ...], int, int]]:
             waiting = found.span()
     if waiting is not None:
         yield scalar(waiting)
+
+
+@lru_cache(maxsize=8)
+def _spellings(secret: str) -> re.Pattern[bytes]:
+    """A secret as text, in JSON, in a URL or in HTML may write it."""
+    one = (
+        rf"(?:{re.escape(c)}|\\+(?:u00{ord(c):02x}|{re.escape(c)})|%{ord(c):02x}|&#(?:0*{ord(c)}|x0*{ord(c):x});)"
+        for c in secret
+    )
+    return re.compile("".join(one).encode(), re.IGNORECASE)
+
+
+def of_key(key: str | None) -> Scrubber:
+    """For the replies to calls that carry this key."""
+    return Scrubber((key,) if key and len(key) >= SHORTEST_KEY else ())
 
 
 def _name(token: str) -> str:

@@ -75,11 +75,16 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came, whatever its status; header names are in lower case."""
+    """What came, whatever its status; header names are in lower case.
+
+    Attributes:
+        echoed: Whether the key stood in the body of an answer; it is replaced there.
+    """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    echoed: bool = False
 
 
 class Transport(Protocol):

@@ -5,11 +5,12 @@ What came is in the ledger before anything else is done with it. Knows nothing o
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.errors import HarnessError, ProviderError
 from harness.records import receipt
 from harness.response import parse
+from harness.scrub import REMOVED, Scrubber
 from harness.transport import Call, Reply, Transport, UnansweredError
 from harness.types import Turn
 from runners import ledger_writes as w
@@ -25,6 +26,7 @@ from runners.judging import Answer
 from runners.ledger_rows import ANSWERED
 
 PATH = "/chat/completions"
+SCRUB = Scrubber()  # for what names accounts and keys other than ours, which the transport removes
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,10 @@ class Attempts:
             turn = parse(reply.body)
         except ProviderError as error:
             return await self._failed(sent, of_answer(error, reply.headers, now), reply.body)
+        if reply.echoed and _says(turn, REMOVED):
+            kind = KINDS["key-echoed"]
+            text = "the host put the API key into the text of an answer; it was removed, so nobody can judge the text"
+            return await self._failed(sent, Failure(kind, text, kind.charge, turn.provider, 200), reply.body)
         if turn.provider not in sent.providers:
             expected = " or ".join(sorted(sent.providers))
             text = f"{turn.provider!r} answered, expected {expected}"
@@ -130,7 +136,7 @@ class Attempts:
     async def _answered(self, sent: Sent, body: bytes, turn: Turn, took_s: float) -> None:
         """Into the ledger, and then to the judges."""
         desk, prompt = self._desk, sent.task.prompt
-        usage, generation = turn.usage, turn.id
+        usage, generation = turn.usage, turn.id and SCRUB.said(turn.id)
         cost = self._believed(usage.cost if usage else None)
         n_tokens = (usage and usage.completion_tokens) or 0
         provider = turn.provider or ""
@@ -156,11 +162,16 @@ class Attempts:
     async def _failed(self, sent: Sent, failure: Failure, body: bytes = b"") -> Failure:
         """Into the ledger, with the words of the host and what is booked."""
         desk, dataset = self._desk, sent.task.prompt.dataset
+        failure = replace(
+            failure, text=SCRUB.said(failure.text), provider=failure.provider and SCRUB.said(failure.provider)
+        )
+        body = SCRUB.body(body, "", [])
         generation, usd = receipt(body)
         cost = self._believed(usd)
+        told = cost or 0
         paid, by = {
-            Charge.NOTHING: (0, "none"),
-            Charge.WHOLE: (sent.reserved, "reservation"),
+            Charge.NOTHING: (told, "usage" if told else "none"),
+            Charge.WHOLE: (max(sent.reserved, told), "usage" if told > sent.reserved else "reservation"),
             Charge.TOLD: (cost, "usage")
             if cost is not None
             else (None if generation else sent.reserved, "reservation"),
@@ -223,3 +234,9 @@ class Attempts:
         """Ask no more; the next run will."""
         for task in self._settling:
             task.cancel()
+
+
+def _says(turn: Turn, text: str) -> bool:
+    """Whether it stands in what was sampled."""
+    calls = (part for call in turn.tool_calls for part in (call.id, call.name, call.arguments))
+    return any(text in (part or "") for part in (turn.reasoning, turn.content, *calls))

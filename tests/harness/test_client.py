@@ -138,3 +138,48 @@ async def test_no_redirect_is_followed(client: Client, raw: Callable[[Handler], 
     assert (await client.said(await raw(handler), Call("GET", "/x"), "sk-made-up")).status == status
     assert len(hits) == 1
     assert b"bearer sk-made-up" in hits[0].lower()
+
+
+KEY = "sk-" + "or-v1-0123456789abcdef"
+SPELLED = {
+    "plain": KEY,
+    "upper": KEY.upper(),
+    "json": "".join(f"\\u00{ord(c):02x}" for c in KEY),
+    "url": "".join(f"%{ord(c):02X}" for c in KEY),
+    "html": "".join(f"&#{ord(c)};" for c in KEY),
+}
+
+
+@pytest.mark.parametrize("status", ["200 OK", "401 Unauthorized", "502 Bad Gateway"])
+@pytest.mark.parametrize("spelled", SPELLED)
+async def test_a_host_that_echoes_the_key_is_not_quoted(
+    client: Client, raw: Callable[[Handler], Awaitable[str]], status: str, spelled: str
+) -> None:
+    """However it is written: the reply that anybody reads holds it no more; an answer says so of itself."""
+    body = f'{{"id":"{SPELLED[spelled]}","n":[1, 2]}}'.encode()
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+        writer.close()
+
+    reply = await client.said(await raw(handler), Call("GET", "/x"), KEY)
+    if spelled in ("plain", "upper", "json") or status == "200 OK":
+        assert reply.body == b'{"id":"[removed]","n":[1, 2]}'
+    assert reply.echoed == (status == "200 OK")
+
+
+async def test_a_cut_reply_holds_no_key(client: Client, raw: Callable[[Handler], Awaitable[str]]) -> None:
+    """What came of it is kept, without the key."""
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(HEAD + f"Bearer {KEY} is".encode())
+        await writer.drain()
+        writer.close()
+
+    with pytest.raises(UnansweredError) as caught:
+        await client.said(await raw(handler), Call("GET", "/x"), KEY)
+    assert b"is" in caught.value.partial
+    assert KEY.encode() not in caught.value.partial
+    assert KEY not in str(caught.value)

@@ -17,8 +17,9 @@ from harness.cassette_text import cassette_text
 from harness.catalog import Endpoint, pinned
 from harness.client import HttpxTransport
 from harness.errors import SetupError
-from harness.record import Job, Plan, Row, bound, kind_of, offers, record, row_json, to_ask, wrong_answer
-from harness.recording import Provenance, complaints
+from harness.matching import Sent
+from harness.record import Job, Plan, Row, bound, gate, kind_of, offers, record, row_json, to_ask, wrong_answer
+from harness.recording import Interaction, Provenance, complaints
 from harness.scenarios import Scenario
 from harness.spending import Meter
 from harness.tape import playing
@@ -300,3 +301,14 @@ def test_an_answer_of_nobody_is_not_the_pins() -> None:
 
     assert wrong_answer(body, end, MODEL) == "None answered in the place of 'Chutes', which was pinned"
     assert Job(Scenario("s", "", {}), end).name == "chutes/s"
+
+
+@pytest.mark.parametrize(("cost", "counted"), [(0.5, Decimal("0.5")), (None, Decimal(0)), ("0.5", Decimal(0))])
+def test_a_refusal_that_states_a_cost_is_counted(cost: Any, counted: Decimal) -> None:
+    """A refusal is free unless it says otherwise."""
+    meter = Meter(Decimal(9))
+    end = Endpoint("p", "P", "int4", Decimal(1), Decimal(1))
+    body = json.dumps({"error": {"code": 400, "message": "no"}, "usage": {"cost": cost}}).encode()
+    asked = Sent("POST", "http://127.0.0.1/chat/completions", b"{}")
+    gate(meter, lambda _: end).settle(0, asked, Interaction("POST", asked.uri, b"{}", 400, body))
+    assert meter.spent == counted

@@ -180,6 +180,9 @@ USAGES = [
         id="totals-that-disagree-come-as-sent",
     ),
     row({"cost": 1}, Usage(cost=1.0), id="whole-cost"),
+    row({"cost": "0.01"}, Usage(), id="cost-as-text"),
+    row({"cost": True}, Usage(), id="cost-that-is-no-number"),
+    row({"cost": float("nan")}, Usage(), id="cost-nan"),
 ]
 
 

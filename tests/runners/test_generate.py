@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import sqlite3
 from collections import Counter
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -426,3 +428,83 @@ async def test_a_price_list_that_changes_stops_the_run(tmp_path: Path) -> None:
     ran = await run(tmp_path, transport, asked, during=during, sleep=lambda _: asyncio.sleep(0.05))
     assert (ran.stop.why, ran.stop.text) == ("price-list", "the price rose")
     assert ran.ends()["answered"] == len(transport.seen)
+
+
+class Once(Direct):
+    """Replaces the first reply: (status, body) made from the true body."""
+
+    def __init__(self, made: Callable[[dict[str, Any]], tuple[int, bytes, bool]]) -> None:
+        super().__init__(host())
+        self.made: Callable[[dict[str, Any]], tuple[int, bytes, bool]] | None = made
+
+    async def send(self, call: Call) -> Reply:
+        """As the host, but for the first chat request."""
+        reply = await super().send(call)
+        if not call.body or self.made is None:
+            return reply
+        (status, body, echoed), self.made = self.made(json.loads(reply.body)), None
+        return Reply(status, reply.headers, body, echoed)
+
+
+@pytest.mark.parametrize("status", [400, 429, 500, 503])
+@pytest.mark.parametrize(("cost", "nano"), [(0.002, 2_000_000), (0, 0), (-1, 0), ("0.1", 0), (None, 0)])
+async def test_an_error_that_states_a_cost_is_booked(tmp_path: Path, status: int, cost: Any, nano: int) -> None:
+    """A refusal is free unless it says otherwise."""
+    body = json.dumps({"error": {"code": status, "message": "no"}, "usage": {"cost": cost}}).encode()
+    ran = await run(tmp_path, Once(lambda _: (status, body, False)), prompts(1))
+    with sqlite3.connect(ledger_path(tmp_path)) as ledger:
+        booked = ledger.execute("SELECT status, settled_nano FROM attempt ORDER BY attempt").fetchall()
+    assert booked[0] == (status, nano)
+    assert ran.totals.spent_nano == sum(paid for _, paid in booked)
+
+
+@pytest.mark.parametrize("cost", ["NaN", '"0.01"', "true", "-Infinity", "1e999"])
+async def test_an_odd_cost_spoils_no_answer(tmp_path: Path, cost: str) -> None:
+    """The answer is kept and judged, asked once, and its cost is asked for as if it were null."""
+
+    def made(body: dict[str, Any]) -> tuple[int, bytes, bool]:
+        body["usage"]["cost"] = "COST"
+        return 200, json.dumps(body).replace('"COST"', cost).encode(), False
+
+    transport = Once(made)
+    ran = await run(tmp_path, transport, prompts(1))
+    assert (ran.ends(), len(transport.seen), ran.totals.n_attempts) == ({"answered": 1}, 1, 1)
+    assert [row.verdict_name for row in ran.rows] == ["verified"]
+    assert ran.totals.spent_nano > 0
+    assert any(call.path.startswith("/generation") for call in transport.calls)
+
+
+SECRETS = "user" + "_2abcdef9XYZ sk-" + "or-v1-aaaa1111bbbb cookie: __cf" + "_bm=abc.def-1"
+
+
+@pytest.mark.parametrize("status", [200, 400, 401, 502])
+async def test_no_account_and_no_key_of_an_error_is_kept(tmp_path: Path, status: int) -> None:
+    """The words of a host stay, what names accounts and keys in them goes: from ledger, stop and rows."""
+    body = json.dumps(
+        {"id": "sk-" + "or-v1-cccc2222", "error": {"code": status, "message": f"who is {SECRETS}"}}
+    ).encode()
+    ran = await run(tmp_path, Once(lambda _: (status, body, False)), prompts(1))
+    kept = "".join(map(repr, (ran.stop, ran.rows)))
+    with sqlite3.connect(ledger_path(tmp_path)) as ledger:
+        notes = list(ledger.execute("SELECT note, provider, generation FROM attempt"))
+    for secret in ("user_2", "sk-or", "__cf_bm"):
+        assert secret not in kept + repr(notes)
+    assert "who is [removed]" in repr(notes)
+
+
+async def test_a_key_within_an_answer_stops_the_run(tmp_path: Path) -> None:
+    """Its text is no longer what was sampled; a key elsewhere in an answer leaves the answer as good as it was."""
+
+    def in_text(body: dict[str, Any]) -> tuple[int, bytes, bool]:
+        body["choices"][0]["message"]["content"] += " [removed]"
+        return 200, json.dumps(body).encode(), True
+
+    def in_id(body: dict[str, Any]) -> tuple[int, bytes, bool]:
+        return 200, json.dumps(body | {"system_fingerprint": "[removed]"}).encode(), True
+
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    stopped = await run(tmp_path / "a", Once(in_text), prompts(1))
+    assert (stopped.stop.why, stopped.ends()) == ("key-echoed", {None: 1})
+    assert stopped.totals.spent_nano > 0
+    assert (await run(tmp_path / "b", Once(in_id), prompts(1))).ends() == {"answered": 1}
