@@ -51,6 +51,17 @@ RayOption = Annotated[
 HabitsOption = Annotated[
     str | None, typer.Option("--habits", metavar="FILE", help="Another habits file than the shipped one.")
 ]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object, and nothing else.")]
+RunUrlOption = Annotated[
+    str | None, typer.Option("--base-url", metavar="URL", help="Where the run will call (TOKENPROOF_BASE_URL).")
+]
+MeantHostOption = Annotated[
+    list[str] | None,
+    typer.Option("--allow-host", metavar="HOST", help="Another host that may be meant; again for more."),
+]
+KeyHostOption = Annotated[
+    list[str] | None, typer.Option("--allow-host", metavar="HOST", help="The key may be sent to this host too.")
+]
 
 
 @dataclass(frozen=True, slots=True)

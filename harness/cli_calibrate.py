@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness import report, store
-from harness.cli_base import HabitsOption, Paths, clean_ends, complain, habits_of, judging
+from harness.cli_base import HabitsOption, JsonOption, Paths, clean_ends, complain, habits_of, judging
 from harness.errors import SetupError
 from harness.flow import Kit
 from harness.habits import Habit, Habits, dump_habits, load_habits
@@ -29,7 +29,6 @@ recordings of that engine with true ids. A line leaves out what is as usual: "an
 
 OutOption = Annotated[str | None, typer.Option("--out", metavar="FILE", help="Write what was learned to this file.")]
 UpdateOption = Annotated[bool, typer.Option("--update", help="Allow --out to be the file that ships with the package.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object, and nothing else.")]
 
 
 def calibrate(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness import store
-from harness.cli_base import HabitsOption, clean_ends, complain, judging
+from harness.cli_base import HabitsOption, JsonOption, clean_ends, complain, judging
 from harness.errors import SetupError
 from harness.types import Exchange
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 CASSETTES = "cassettes"
 SideArgument = Annotated[str, typer.Argument(help="A file, a folder, or a git revision: REV, or REV:FOLDER.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object, and nothing else.")]
 
 
 def drift(old: SideArgument, new: SideArgument, as_json: JsonOption = False, habits: HabitsOption = None) -> None:

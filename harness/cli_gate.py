@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness import report, store
-from harness.cli_base import HabitsOption, clean_ends, complain, judging
+from harness.cli_base import HabitsOption, JsonOption, MeantHostOption, RunUrlOption, clean_ends, complain, judging
 from harness.errors import SetupError
 from harness.flow import Kit
 from harness.report import EXIT_OK, EXIT_REJECTED
@@ -53,13 +53,6 @@ MaxAgeOption = Annotated[
 MinOption = Annotated[
     float, typer.Option("--min-verified", metavar="SHARE", min=0.0, max=1.0, help="Of a provider's recorded answers.")
 ]
-BaseUrlOption = Annotated[
-    str | None, typer.Option("--base-url", metavar="URL", help="Where the run will call (TOKENPROOF_BASE_URL).")
-]
-AllowOption = Annotated[
-    list[str] | None,
-    typer.Option("--allow-host", metavar="HOST", help="Another host that may be meant; again for more."),
-]
 LiveOption = Annotated[bool, typer.Option("--live", help="Ask each provider a few scenarios now; needs --budget.")]
 BudgetOption = Annotated[
     str | None, typer.Option("--budget", metavar="USD", help="With --live: never send what could cost more than this.")
@@ -74,7 +67,6 @@ JunitOption = Annotated[str | None, typer.Option("--junit", metavar="FILE", help
 ReportOption = Annotated[
     str | None, typer.Option("--report", metavar="FILE", help="The JSON of --json, in a file too.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object, and nothing else.")]
 
 
 def gate(
@@ -84,8 +76,8 @@ def gate(
     cassettes: CassettesOption = None,
     max_age: MaxAgeOption = 7.0,
     min_verified: MinOption = 0.5,
-    base_url: BaseUrlOption = None,
-    allow_host: AllowOption = None,
+    base_url: RunUrlOption = None,
+    allow_host: MeantHostOption = None,
     habits: HabitsOption = None,
     live: LiveOption = False,
     budget: BudgetOption = None,

@@ -18,9 +18,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness import report
-from harness.cli_base import INTERRUPTED, HabitsOption, clean_ends, complain, habits_of, habits_text, judging
+from harness.cli_base import (
+    INTERRUPTED,
+    HabitsOption,
+    KeyHostOption,
+    clean_ends,
+    complain,
+    habits_of,
+    habits_text,
+    judging,
+)
 from harness.cli_samples import (
-    AllowOption,
     BaseUrlOption,
     RunFileArgument,
     ScoreboardOption,
@@ -60,7 +68,7 @@ def generate(
     amend: AmendOption = None,
     scoreboard: ScoreboardOption = None,
     base_url: BaseUrlOption = None,
-    allow_host: AllowOption = None,
+    allow_host: KeyHostOption = None,
     allow_unverified_prompt: UnverifiedOption = False,
     judges: JudgesOption = None,
     habits: HabitsOption = None,

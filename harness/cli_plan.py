@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness import report
-from harness.cli_base import clean_ends, complain
+from harness.cli_base import JsonOption, KeyHostOption, clean_ends, complain
 from harness.cli_generate import TicketOption, UngatedOption, launched, run_it
-from harness.cli_samples import AllowOption, BaseUrlOption, RunFileArgument, ScoreboardOption, ledger_path
+from harness.cli_samples import BaseUrlOption, RunFileArgument, ScoreboardOption, ledger_path
 from harness.encoder import encode_prompt_text
 from harness.settings import settings
 
@@ -33,7 +33,6 @@ ProbeOption = Annotated[
     int | None,
     typer.Option("--probe", metavar="N", min=1, help="Ask N prompts of the run now, and pay for them; they are kept."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object, and nothing else.")]
 HEADERS = (
     "data set",
     "prompts",
@@ -55,7 +54,7 @@ def plan(
     ungated: UngatedOption = None,
     scoreboard: ScoreboardOption = None,
     base_url: BaseUrlOption = None,
-    allow_host: AllowOption = None,
+    allow_host: KeyHostOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say what a run will take: dollars, hours, tokens and disk, at the prices of today.

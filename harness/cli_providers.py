@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness import report, store
-from harness.cli_base import HabitsOption, Judging, clean_ends, complain, judging
+from harness.cli_base import (
+    HabitsOption,
+    JsonOption,
+    Judging,
+    MeantHostOption,
+    RunUrlOption,
+    clean_ends,
+    complain,
+    judging,
+)
 from harness.errors import HarnessError, SetupError
 from harness.report import EXIT_OK, EXIT_REJECTED, EXIT_UNUSABLE
 from harness.settings import settings
@@ -43,14 +52,6 @@ MinOption = Annotated[
 AnswersOption = Annotated[
     int, typer.Option("--min-answers", metavar="N", min=1, help="With --write: fewer answers prove nothing.")
 ]
-BaseUrlOption = Annotated[
-    str | None, typer.Option("--base-url", metavar="URL", help="Where the run will call (TOKENPROOF_BASE_URL).")
-]
-AllowOption = Annotated[
-    list[str] | None,
-    typer.Option("--allow-host", metavar="HOST", help="Another host that may be meant; again for more."),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object, and nothing else.")]
 
 
 def providers(
@@ -60,8 +61,8 @@ def providers(
     max_age: MaxAgeOption = 7.0,
     min_verified: MinOption = 0.5,
     min_answers: AnswersOption = 5,
-    base_url: BaseUrlOption = None,
-    allow_host: AllowOption = None,
+    base_url: RunUrlOption = None,
+    allow_host: MeantHostOption = None,
     habits: HabitsOption = None,
     as_json: JsonOption = False,
 ) -> None:

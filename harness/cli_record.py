@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness import report
-from harness.cli_base import clean_ends, judging
+from harness.cli_base import KeyHostOption, clean_ends, judging
 from harness.errors import SetupError
 from harness.settings import settings
 from harness.types import Exchange
@@ -45,9 +45,6 @@ QuantizationOption = Annotated[
 BaseUrlOption = Annotated[
     str | None, typer.Option("--base-url", metavar="URL", help="In place of OpenRouter's (TOKENPROOF_BASE_URL).")
 ]
-AllowOption = Annotated[
-    list[str] | None, typer.Option("--allow-host", metavar="HOST", help="The key may be sent to this host too.")
-]
 RewriteOption = Annotated[bool, typer.Option("--rewrite", help="Record again what exists, and say what changed.")]
 ErrorsOption = Annotated[bool, typer.Option("--keep-errors", help="Write refusals as cassettes too.")]
 DryOption = Annotated[
@@ -66,7 +63,7 @@ def record(
     model: ModelOption = None,
     quantization: QuantizationOption = None,
     base_url: BaseUrlOption = None,
-    allow_host: AllowOption = None,
+    allow_host: KeyHostOption = None,
     rewrite: RewriteOption = False,
     keep_errors: ErrorsOption = False,
     dry_run: DryOption = False,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness import report, store
-from harness.cli_base import clean_ends, complain
+from harness.cli_base import JsonOption, clean_ends, complain
 from harness.encoder import encode_ordinary, load_vocab
 from harness.errors import SetupError
 from harness.inputs import Golden
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 GoldenPaths = Annotated[
     list[str], typer.Argument(metavar="PATH...", help="Golden files (.gz too), or folders of them.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object, and nothing else.")]
 
 
 def roundtrip(paths: GoldenPaths, as_json: JsonOption = False) -> None:

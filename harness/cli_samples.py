@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from harness import report
-from harness.cli_base import HabitsOption, RayOption, clean_ends, habits_text, judging
+from harness.cli_base import HabitsOption, JsonOption, RayOption, clean_ends, habits_text, judging
 from harness.errors import SetupError
 from harness.flow import Kit
 from harness.settings import settings
@@ -35,16 +35,11 @@ ScoreboardOption = Annotated[
 BaseUrlOption = Annotated[
     str | None, typer.Option("--base-url", metavar="URL", help="Where to call (TOKENPROOF_BASE_URL).")
 ]
-AllowOption = Annotated[
-    list[str] | None,
-    typer.Option("--allow-host", metavar="HOST", help="The key may be sent to this host too."),
-]
 LayoutOption = Annotated[str, typer.Option("--layout", metavar="NAME", help="samples, or specforge.")]
 OutOption = Annotated[
     str | None, typer.Option("--out", metavar="FILE", help="Where to write; NAME.jsonl in the output folder.")
 ]
 WorkersOption = Annotated[int, typer.Option("--workers", metavar="N", min=1, help="With --ray: processes that judge.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object, and nothing else.")]
 
 
 def rejudge(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness import report
-from harness.cli_base import clean_ends, complain
+from harness.cli_base import JsonOption, clean_ends, complain
 from harness.encoder import load_vocab
 from harness.settings import settings
 
@@ -29,7 +29,6 @@ shards = typer.Typer(
 
 FolderPath = Annotated[Path, typer.Argument(metavar="FOLDER", help="What `tokenproof extract` wrote to.")]
 JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object a shard, and nothing else.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON object, and nothing else.")]
 HEADERS = ("shard", "back end", "samples", "tokens", "bytes", "dtype and layers")
 
 
