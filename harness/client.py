@@ -6,9 +6,7 @@ Knows nothing of what calls mean. Not for bulk: stock httpx collapses at 64 conn
 
 import httpx
 
-from harness.errors import ProviderError
-from harness.scrub import of_key
-from harness.transport import MAX_REPLY_BYTES, Call, NotSentError, Reply, Target, UnansweredError
+from harness.transport import Call, Inbox, Reply, Target
 
 CONNECT_S = 10.0
 NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
@@ -23,7 +21,7 @@ class HttpxTransport:
     """
 
     def __init__(self, target: Target, over: httpx.AsyncBaseTransport | None = None) -> None:
-        self._base, self._scrub = target.base_url, of_key(target.key)
+        self._base, self._inbox = target.base_url, Inbox(target)
         # unpacked, so that a recording shows what came
         headers = target.headers() | {"accept-encoding": "identity"}
         self._client = httpx.AsyncClient(headers=headers, transport=over, trust_env=False)
@@ -41,23 +39,13 @@ class HttpxTransport:
         try:
             url, body = self._base + call.path, call.body or None
             async with self._client.stream(call.method, url, content=body, timeout=timeout) as response:
-                n_bytes = 0
-                async for part in response.aiter_bytes():
-                    parts.append(part)
-                    n_bytes += len(part)
-                    if n_bytes > MAX_REPLY_BYTES:
-                        raise ProviderError(f"a reply of more than {MAX_REPLY_BYTES >> 20} MiB from {self._base}")
-                headers = {k.lower(): v for k, v in response.headers.items()}
-                return Reply(response.status_code, headers, *self._scrub.reply(response.status_code, b"".join(parts)))
+                await self._inbox.read(response.aiter_bytes(), parts)
+                return self._inbox.reply(response.status_code, response.headers.items(), parts)
         except NOT_SENT as error:
-            raise NotSentError(f"{self._base} cannot be reached ({self._said(error)}); nothing was sent") from error
+            raise self._inbox.not_sent(error) from error
         except httpx.HTTPError as error:
-            message = f"{self._base} was asked and gave no whole reply ({self._said(error)}); it may have been billed"
-            raise UnansweredError(message, partial=self._scrub.body(b"".join(parts), "", [])) from error
+            raise self._inbox.unanswered(error, parts) from error
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.aclose()
-
-    def _said(self, error: Exception) -> str:
-        return self._scrub.said(f"{type(error).__name__}: {error}")[:200]

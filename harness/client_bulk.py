@@ -15,8 +15,7 @@ import aiohttp
 import uvloop
 
 from harness.errors import ProviderError
-from harness.scrub import of_key
-from harness.transport import MAX_REPLY_BYTES, Call, NotSentError, Reply, Target, UnansweredError
+from harness.transport import Call, Inbox, Reply, Target
 
 T = TypeVar("T")
 CONNECT_S = 10.0
@@ -36,7 +35,7 @@ class AiohttpTransport:
     """
 
     def __init__(self, target: Target) -> None:
-        self._base, self._scrub = target.base_url, of_key(target.key)
+        self._base, self._inbox = target.base_url, Inbox(target)
         # no packing: a body is a few KB, and what is not unpacked cannot unpack to a gigabyte
         headers = target.headers() | {"accept-encoding": "identity"}
         self._session = aiohttp.ClientSession(
@@ -64,26 +63,16 @@ class AiohttpTransport:
             ) as response:
                 if response.headers.get("content-encoding", "identity") != "identity":
                     raise ProviderError(f"{self._base} sent a packed reply although none was asked for")
-                n_bytes = 0
-                async for part in response.content.iter_any():
-                    parts.append(part)
-                    n_bytes += len(part)
-                    if n_bytes > MAX_REPLY_BYTES:
-                        raise ProviderError(f"a reply of more than {MAX_REPLY_BYTES >> 20} MiB from {self._base}")
-                headers = {k.lower(): v for k, v in response.headers.items()}
-                return Reply(response.status, headers, *self._scrub.reply(response.status, b"".join(parts)))
+                await self._inbox.read(response.content.iter_any(), parts)
+                return self._inbox.reply(response.status, response.headers.items(), parts)
         except NOT_SENT as error:
-            raise NotSentError(f"{self._base} cannot be reached ({self._said(error)}); nothing was sent") from error
+            raise self._inbox.not_sent(error) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            message = f"{self._base} was asked and gave no whole reply ({self._said(error)}); it may have been billed"
-            raise UnansweredError(message, partial=self._scrub.body(b"".join(parts), "", [])) from error
+            raise self._inbox.unanswered(error, parts) from error
 
     async def close(self) -> None:
         """Close the connections."""
         await self._session.close()
-
-    def _said(self, error: Exception) -> str:
-        return self._scrub.said(f"{type(error).__name__}: {error}")[:200]
 
 
 @lru_cache(maxsize=8)

@@ -5,12 +5,13 @@ over plain http for loopback alone. Knows nothing of HTTP libraries: `client` an
 """
 
 import ipaddress
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from harness.errors import OverloadError, SetupError
+from harness.errors import OverloadError, ProviderError, SetupError
+from harness.scrub import of_key
 
 OPENROUTER_HOST = "openrouter.ai"
 OPENROUTER = f"https://{OPENROUTER_HOST}/api/v1"
@@ -85,6 +86,42 @@ class Reply:
     headers: Mapping[str, str]
     body: bytes
     echoed: bool = False
+
+
+class Inbox:
+    """What every transport does with what comes from one target, whatever library carries it."""
+
+    def __init__(self, target: Target) -> None:
+        self._base, self._scrub = target.base_url, of_key(target.key)
+
+    async def read(self, pieces: AsyncIterable[bytes], parts: list[bytes]) -> None:
+        """Gather a body in `parts`, which keep what came if it breaks off.
+
+        Raises:
+            ProviderError: More than MAX_REPLY_BYTES of it.
+        """
+        n_bytes = 0
+        async for piece in pieces:
+            parts.append(piece)
+            n_bytes += len(piece)
+            if n_bytes > MAX_REPLY_BYTES:
+                raise ProviderError(f"a reply of more than {MAX_REPLY_BYTES >> 20} MiB from {self._base}")
+
+    def reply(self, status: int, headers: Iterable[tuple[str, str]], parts: list[bytes]) -> Reply:
+        """A whole reply, without our key."""
+        return Reply(status, {k.lower(): v for k, v in headers}, *self._scrub.reply(status, b"".join(parts)))
+
+    def not_sent(self, error: Exception) -> NotSentError:
+        """What a connection that was never made means."""
+        return NotSentError(f"{self._base} cannot be reached ({self._said(error)}); nothing was sent")
+
+    def unanswered(self, error: Exception, parts: list[bytes]) -> UnansweredError:
+        """What anything that goes wrong later means."""
+        message = f"{self._base} was asked and gave no whole reply ({self._said(error)}); it may have been billed"
+        return UnansweredError(message, partial=self._scrub.body(b"".join(parts), "", []))
+
+    def _said(self, error: Exception) -> str:
+        return self._scrub.said(f"{type(error).__name__}: {error}")[:200]
 
 
 class Transport(Protocol):

@@ -21,10 +21,9 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 10
 
 @dataclass
 class Client:
-    """A transport under test: its class, the module of its limit, its word for a silence."""
+    """A transport under test: its class, its word for a silence."""
 
     transport: type[HttpxTransport | AiohttpTransport]
-    module: str
     silence: str
 
     async def said(self, base_url: str, call: Call, key: str | None = None) -> Reply:
@@ -40,8 +39,8 @@ class Client:
 def client(request: pytest.FixtureRequest) -> Client:
     """Each of the two transports."""
     both = {
-        "httpx": Client(HttpxTransport, "harness.client", "ReadTimeout"),
-        "aiohttp": Client(AiohttpTransport, "harness.client_bulk", "SocketTimeoutError"),
+        "httpx": Client(HttpxTransport, "ReadTimeout"),
+        "aiohttp": Client(AiohttpTransport, "SocketTimeoutError"),
     }
     return both[request.param]
 
@@ -114,7 +113,7 @@ async def test_a_reply_without_end_is_cut(
     client: Client, raw: Callable[[Handler], Awaitable[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reply over the limit is the host's fault and does not fill the memory."""
-    monkeypatch.setattr(f"{client.module}.MAX_REPLY_BYTES", 50)
+    monkeypatch.setattr("harness.transport.MAX_REPLY_BYTES", 50)
 
     async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
