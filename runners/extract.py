@@ -236,11 +236,20 @@ def standing(
             complain(f"{path.name}: {found[0]}; kept as *.broken, and computed again")
             set_apart((path.with_suffix(".safetensors"), path))
             continue
-        if parted := run_difference(manifest.run, run):
-            raise SetupError(f"{folder} holds shards of another run: {parted}; use a new --out, or the same options")
-        for sample in chain(manifest.samples, manifest.set_aside):
-            if sample["id"] in done:
-                raise SetupError(f"{folder}: sample {sample['id']!r:.80} stands in two shards; remove one of them")
-            done[sample["id"]] = (sample["ids_sha256"], sample["mask_sha256"])
+        count_in(done, manifest, run, str(folder))
         whole.append(manifest)
     return done, whole, number + 1
+
+
+def count_in(done: Done, manifest: Manifest, run: Mapping[str, Any], where: str) -> None:
+    """Add the samples of a whole shard to what is done.
+
+    Raises:
+        SetupError: It is a shard of another run, or one of its samples stands in another one too.
+    """
+    if parted := run_difference(manifest.run, run):
+        raise SetupError(f"{where} holds shards of another run: {parted}; use a new --out, or the same options")
+    for line in chain(manifest.samples, manifest.set_aside):
+        if line["id"] in done:
+            raise SetupError(f"{where}: sample {line['id']!r:.80} stands in two shards; remove one of them")
+        done[line["id"]] = (line["ids_sha256"], line["mask_sha256"])

@@ -3,7 +3,6 @@
 Knows nothing of how the ledger was filled.
 """
 
-import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from harness.errors import SetupError
 from harness.flow import Kit
 from harness.store import write_atomic
 from runners.ledger import Ledger
+from runners.model_folder import file_sha256
 from runners.samples import FILES, Taken, write
 from runners.summary import Asked, Summary
 
@@ -56,7 +56,6 @@ def write_output(
 
 def _file(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+        return {"bytes": path.stat().st_size, "sha256": file_sha256(path)}
     except OSError as error:
         raise SetupError(f"{path}: just written, and cannot be read: {error.strerror or error}") from error

@@ -17,7 +17,7 @@ from harness.errors import SetupError
 from harness.response import loads
 from harness.store import golden_text
 from runners.examining import Examiner
-from runners.extract import Done, Limits, Summary, extract, wanted, windows
+from runners.extract import Done, Limits, Summary, count_in, extract, wanted, windows
 from runners.extract_job import Job, about_of, limits_of, run_of, surveyed
 from runners.extract_plan import Survey
 from runners.manifests import Manifest, manifest_text, read_manifest, run_difference
@@ -140,12 +140,7 @@ def standing_at(place: Place, run: Mapping[str, Any], complain: Callable[[str], 
             for part in pair:
                 place.rename(part, f"{part}.broken")
             continue
-        if parted := run_difference(manifest.run, run):
-            raise SetupError(f"{place.uri} holds shards of another run: {parted}; use a new --out, or the same options")
-        for line in chain(manifest.samples, manifest.set_aside):
-            if line["id"] in done:
-                raise SetupError(f"{place.uri}: sample {line['id']!r:.80} stands in two shards; remove one of them")
-            done[line["id"]] = (line["ids_sha256"], line["mask_sha256"])
+        count_in(done, manifest, run, place.uri)
     return done, numbers[-1][0] + 1 if numbers else 0
 
 
