@@ -133,15 +133,17 @@ def arguments(call: ToolCall, position: int, fmt: Format, traits: Mapping[str, s
     types = () if "argument_types" in traits else other_values(call.arguments) or ()
     if trait:
         name = trait if trait in texts else "as-sent"
-        others = (*texts.values(), *(spellings(texts[name], anywhere=anywhere) or ())) if name != "as-sent" else ()
-        return [_argument_option(texts[name], f"arguments-{name}", position, fmt, traits, (*types, *others))]
+        others = spellings(texts[name], anywhere=anywhere) if name != "as-sent" else ()
+        alike = None if others is None else (*types, *texts.values(), *others)
+        return [_argument_option(texts[name], f"arguments-{name}", position, fmt, traits, alike)]
     distinct: dict[str, str] = {}
     for name, text in texts.items():
         distinct.setdefault(text, f"arguments-{name}")
-    others = (spellings(call.arguments, anywhere=anywhere) or ()) if len(texts) > 1 else ()
+    others = spellings(call.arguments, anywhere=anywhere) if len(texts) > 1 else ()
+    alike = None if others is None else (*types, *others)
     return [
         replace(
-            _argument_option(text, name, position, fmt, traits, (*types, *others)),
+            _argument_option(text, name, position, fmt, traits, alike),
             rival="trait" if text != call.arguments else "",
         )
         for text, name in distinct.items()
@@ -149,17 +151,19 @@ def arguments(call: ToolCall, position: int, fmt: Format, traits: Mapping[str, s
 
 
 def _argument_option(
-    text: str, name: str, position: int, fmt: Format, traits: Mapping[str, str], others: tuple[str, ...] = ()
+    text: str, name: str, position: int, fmt: Format, traits: Mapping[str, str], alike: tuple[str, ...] | None
 ) -> Option:
+    """One way; `alike` are the texts that may have been sampled in its stead, None where they are too many to try."""
     edge = is_open("argument_edges", fmt, traits)
     kept = traits.get("argument_keys") == "kept" or not keys_sorted(text)
     segment = Segment(
         text=text,
         lead=edge,
         trail=edge,
+        inferred=alike is None,
         channel=f"call:{position}",
         alternates=() if kept else key_orders(text) or (),
-        lookalikes=tuple(s for s in dict.fromkeys(others) if s != text),
+        lookalikes=tuple(s for s in dict.fromkeys(alike or ()) if s != text),
     )
     return Option((segment,), (name,))
 

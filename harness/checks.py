@@ -12,7 +12,7 @@ from typing import Any
 from harness.calls import id_style
 from harness.formats import Format
 from harness.json_keys import balanced, is_json, key_orders, keys_sorted, other_values
-from harness.json_spellings import spellings
+from harness.json_spellings import too_many
 from harness.types import Finding, Turn
 from harness.vocab import control_pattern
 
@@ -154,7 +154,7 @@ def rewritten_arguments(case: Case) -> Iterator[Finding]:
     order = case.traits.get("argument_keys")
     for k, call in enumerate(case.turn.tool_calls):
         where = f"tool_calls[{k}].arguments"
-        if case.traits.get("arguments") != "as-sent" and is_json(call.arguments) and spellings(call.arguments) is None:
+        if case.traits.get("arguments") != "as-sent" and is_json(call.arguments) and too_many(call.arguments):
             yield Finding("arguments-too-long", where, "may have been written anew, in more ways than can be tried")
         if not call.arguments.strip():
             yield Finding("empty-arguments", where, "none came: what stood there is gone")

@@ -13,6 +13,7 @@ PIECES = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]|[^\s":,{}\[\]]+|\s+', 
 NUMBER = re.compile(r"(-?)(\d+)(\.\d+)?([eE][+-]?\d+)?")
 MAX_CHARS = 4 << 20  # of all spellings together: each is encoded
 MAX_SLASHES = 16  # of one text, that are escaped one by one
+MOST_A_PIECE = MAX_SLASHES + 4  # spellings of one token: slashes one by one, three ways at once, a blank
 EXACT_DIGITS = 15  # of a number, that every host keeps
 ZEROS = re.compile(r"0{3,}$")
 
@@ -40,6 +41,11 @@ def spellings(text: str, *, anywhere: bool = True) -> tuple[str, ...] | None:
             return None
         at += len(piece)
     return tuple(dict.fromkeys(made))
+
+
+def too_many(text: str) -> bool:
+    """Whether `spellings` gives up on a text, told without making them where it is short."""
+    return len(text) ** 2 * MOST_A_PIECE > MAX_CHARS and spellings(text) is None
 
 
 def _others(piece: str) -> Iterator[str]:

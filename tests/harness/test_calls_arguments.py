@@ -6,6 +6,8 @@ from harness.calls import arguments, is_open
 from harness.encoder import encode_ordinary, load_vocab
 from harness.formats import Format
 from harness.ids import build
+from harness.json_keys import restyle
+from harness.json_spellings import too_many
 from harness.types import Origin, Reading, ToolCall
 from tests.harness.chat import K2, K25
 
@@ -126,3 +128,13 @@ def test_blanks_that_a_family_never_writes() -> None:
     call, traits = ToolCall("functions.f:0", "f", '{"a":1}'), {"arguments": "spaced", "argument_types": "kept"}
     assert '{"a": 1 }' in arguments(call, 0, K25, traits)[0].segments[0].lookalikes
     assert '{"a": 1 }' not in arguments(call, 0, K2, traits)[0].segments[0].lookalikes
+
+
+def test_what_has_too_many_spellings_is_masked_whole() -> None:
+    """Spaced out, a text may pass the limit that it keeps as it came: then none of its ids is believed."""
+    wire = "{" + ",".join(f'"k{k}":[1,2,3]' for k in range(140)) + "}"
+    assert not too_many(wire)
+    assert too_many(restyle(wire, "spaced"))
+    [option] = arguments(ToolCall("functions.f:0", "f", wire), 0, K25, {"arguments": "spaced"})
+    made = build(Reading(option.segments), encode_ordinary)
+    assert set(made.origins) == {INFERRED}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.encoder import encode_ordinary
-from harness.json_spellings import MAX_CHARS, spellings
+from harness.json_spellings import MAX_CHARS, spellings, too_many
 
 pytestmark = pytest.mark.required
 
@@ -61,6 +61,14 @@ def test_too_much_is_said() -> None:
     members = ", ".join(f'"k{k}": {k}.5' for k in range(2000))
     assert len(members) ** 2 > MAX_CHARS
     assert spellings("{" + members + "}") is None
+    assert too_many("{" + members + "}")
+
+
+@given(st.lists(st.sampled_from(["/", "0.5", "[", "]", ",", ":", " ", '"a/b/c"', "1000000"]), min_size=1, max_size=200))
+def test_a_short_text_never_has_too_many(pieces: list[str]) -> None:
+    """What is told without trying is what trying tells, whatever the text is made of."""
+    text = "".join(pieces)
+    assert too_many(text) == (spellings(text) is None)
 
 
 NUMBERS = st.decimals(allow_nan=False, allow_infinity=False, places=4, min_value=-(10**6), max_value=10**6)
