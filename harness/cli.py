@@ -24,6 +24,7 @@ from harness.cli_base import (
     coloured,
     complain,
     judging,
+    say,
 )
 from harness.cli_calibrate import calibrate
 from harness.cli_drift import drift
@@ -103,13 +104,13 @@ def _check(paths: list[str], judge_of: Judging, as_json: bool, quiet: bool) -> i
                 tally.n_unusable += 1
                 complain(f"{found.place}: {found.trouble}")
                 if as_json:
-                    print(json.dumps(report.trouble_row(found, sha256)))
+                    say(json.dumps(report.trouble_row(found, sha256)))
                 continue
             tally.add(found)
             if as_json:
-                print(json.dumps(report.row(name, found, sha256)))
+                say(json.dumps(report.row(name, found, sha256)))
             elif not quiet:
-                print(report.line(name, found, colour))
+                say(report.line(name, found, colour))
     if not as_json:
         _print_table(tally)
     return tally.exit_code
@@ -121,9 +122,9 @@ def _print_table(tally: report.Tally) -> None:
         sys.stdout.flush()
         report.rich_table(report.HEADERS, rows)
     elif rows:
-        print("", *report.plain_table(report.HEADERS, rows), sep="\n")
+        say("", *report.plain_table(report.HEADERS, rows))
     if tally.n_unusable:
-        print(f"{tally.n_unusable} inputs are no answers and were not judged (named on stderr)")
+        say(f"{tally.n_unusable} inputs are no answers and were not judged (named on stderr)")
 
 
 @app.command()
@@ -169,14 +170,14 @@ def _show(answers: Iterable[tuple[str, Verdict | Entry]], judge_of: Judging, row
             complain(f"{found.place}: {found.trouble}")
             continue
         tally.add(found)
-        print(report.line(name, found, colour))
+        say(report.line(name, found, colour))
         for text in report.reasons(found):
-            print(f"  {text}")
+            say(f"  {text}")
         if found.ids.ids and colour and not rows:
             sys.stdout.flush()
             report.coloured_tokens(found, judge_of.kit.vocab)
         elif found.ids.ids:
-            print(*report.token_rows(found, judge_of.kit.vocab), sep="\n")
+            say(*report.token_rows(found, judge_of.kit.vocab))
     return tally.exit_code if tally.groups or tally.n_unusable else None
 
 

@@ -195,6 +195,12 @@ def clean_ends() -> Iterator[None]:
         raise typer.Exit(report.EXIT_UNUSABLE) from None
 
 
+def say(*lines: str) -> None:
+    """Lines on stdout, each in one piece: `print` hands text and newline over apart, and Ctrl-C can come in between."""
+    for line in lines:
+        sys.stdout.write(f"{line}\n")
+
+
 def complain(text: str) -> None:
     """A message to the person at the keyboard."""
     print(f"tokenproof: {report.printable(text)}", file=sys.stderr)
