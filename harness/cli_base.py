@@ -24,6 +24,7 @@ from harness.formats import Format, find_format, formats
 from harness.habits import Habits, load_habits
 from harness.inputs import Entry
 from harness.settings import settings
+from harness.store import path_trouble
 from harness.types import Verdict
 
 MAX_HABITS_BYTES = 16 << 20
@@ -154,6 +155,8 @@ def habits_text(path: str | None) -> str:
     """The text of a habits file, of the shipped one for None."""
     if path is None:
         return (pkgutil.get_data("harness", "habits.toml") or b"").decode()
+    if (trouble := path_trouble(path)) is not None:
+        raise SetupError(f"{path!s:.200}: cannot be read: {trouble}; expected a habits file")
     try:
         with Path(path).open("rb") as file:
             data = file.read(MAX_HABITS_BYTES + 1)

@@ -6,6 +6,7 @@ Part of the command: it may print. The work is in `runners`, imported inside the
 import json
 import shutil
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from random import Random
@@ -102,9 +103,10 @@ def plan(
 
     with clean_ends():
         loaded = load_run(run, base_url=base_url or settings().base_url, scoreboard=scoreboard, ticket=ticket)
+        known = measured_in(map(Path, earlier or []))  # first: a wrong --from is told before anything is asked
         if probe is not None:
             _probe(loaded, probe, ungated, allow_host or [])
-        told = _planned(loaded, earlier or [], allow_host or [])
+        told = _planned(loaded, known, allow_host or [])
         if as_json:
             print(json.dumps(_object(told), default=str))
         else:
@@ -124,7 +126,7 @@ def _probe(run: "RunFile", n: int, ungated: str | None, allow_host: list[str]) -
         complain(f"the probe stopped: {said(stop)}")
 
 
-def _planned(run: "RunFile", earlier: list[str], allow_host: list[str]) -> "Plan":
+def _planned(run: "RunFile", known: "dict[str, list[Measured]]", allow_host: list[str]) -> "Plan":
     from runners.data_sets import survey
     from runners.plan import make_plan
 
@@ -134,8 +136,8 @@ def _planned(run: "RunFile", earlier: list[str], allow_host: list[str]) -> "Plan
 
     endpoints = asyncio.run(_endpoints(run, allow_host))
     place = next(folder for folder in (run.out, *run.out.absolute().parents) if folder.is_dir())
-    own = [run.out] if ledger_path(run.out).is_file() else []
-    measured = measured_in([*own, *map(Path, earlier)])
+    own = measured_in([run.out] if ledger_path(run.out).is_file() else [])
+    measured = {name: own.get(name, []) + known.get(name, []) for name in {**own, **known}}
     return make_plan(run, surveyed, endpoints, measured, shutil.disk_usage(place).free, Random(0))
 
 
@@ -154,7 +156,7 @@ async def _endpoints(run: "RunFile", allow_host: list[str]) -> "tuple[Endpoint, 
     return pinned(run.pins, found, run.provider.get("quantizations") or ())
 
 
-def measured_in(folders: list[Path]) -> "dict[str, list[Measured]]":
+def measured_in(folders: Iterable[Path]) -> "dict[str, list[Measured]]":
     """The answers of earlier runs, by data set."""
     from runners.ledger import read_ledger
     from runners.plan import MAX_MEASURED, Measured

@@ -18,6 +18,7 @@ from harness.cli_base import HabitsOption, JsonOption, RayOption, clean_ends, ha
 from harness.errors import SetupError
 from harness.flow import Kit
 from harness.settings import settings
+from harness.store import path_trouble
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The run file, or the run's output folder.")]
 UnverifiedOption = Annotated[
@@ -165,6 +166,8 @@ def out_folder(run: str) -> Path:
     from runners.runfile import out_of
 
     path = Path(run)
+    if (trouble := path_trouble(path)) is not None:
+        raise SetupError(f"{run:.200}: {trouble}; expected a run file or the output folder of a run")
     if path.is_dir():
         return path
     if not path.is_file():

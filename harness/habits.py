@@ -237,8 +237,8 @@ def load_habits(text: str) -> Habits:
     """
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SetupError(f"habits file is no TOML ({error}); see harness/habits.toml for its form") from error
+    except (ValueError, RecursionError) as error:
+        raise SetupError(f"habits file is no TOML ({error!s:.200}); see harness/habits.toml for its form") from error
     unknown = set(table) - {"habits", "aliases", "implies_format"}
     if unknown:
         raise SetupError(f"habits file has unknown tables {sorted(unknown)}; known: aliases, habits, implies_format")

@@ -92,7 +92,7 @@ def scenarios_of(text: str) -> Scenarios:
     """
     try:
         value = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise SetupError(f"no readable TOML: {error}") from None
     model, listed, tools = value.get("model"), value.get("scenario"), value.get("tools", {})
     if not isinstance(model, str) or not model or not isinstance(listed, list) or not isinstance(tools, dict):

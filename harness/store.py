@@ -5,6 +5,7 @@ cassette.py's.
 """
 
 import contextlib
+import errno
 import gzip
 import io
 import json
@@ -34,6 +35,7 @@ YAML_STARTS = (b"interactions:", b"version:", b"---", b"%YAML", b"#")
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".sse", ".txt", ".yaml", ".yml")
 EXPECTED = "expected a chat-completion JSON, SSE text, JSONL (.gz or not) or a VCR cassette"
 
+NAME_BYTES = 255  # of one name in a path; file systems take no longer ones
 BOM = b"\xef\xbb\xbf"
 
 Numbered = Iterator[tuple[int, bytes | None]]
@@ -197,6 +199,21 @@ def _entry(path: str, number: int, text: bytes) -> Entry:
         return Entry(path, number, trouble=str(error))
 
 
+def path_trouble(path: str | os.PathLike[str]) -> str | None:
+    """Why no file can stand at a path, whether one is there now or not; None where one can."""
+    try:
+        if any(len(os.fsencode(name)) > NAME_BYTES for name in Path(path).parts):
+            return os.strerror(errno.ENAMETOOLONG)  # also below a folder that is not there, where nobody would say so
+        Path(path).stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return error.strerror or str(error)
+    except ValueError:
+        return "a NUL or half a character in it"
+    return None
+
+
 def write_atomic(path: str | os.PathLike[str], data: bytes) -> None:
     """Write all or nothing: a reader sees the old file or the new one, never a part.
 
@@ -214,6 +231,8 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     Raises:
         SetupError: It cannot be written there. Whatever ends the block leaves what was there before.
     """
+    if (trouble := path_trouble(path)) is not None:
+        raise SetupError(f"{path!s:.200} cannot be written: {trouble}; choose another place")
     target = Path(path).resolve()  # a link stays a link
     part = None
     try:

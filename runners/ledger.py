@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from harness.errors import SetupError
+from harness.store import path_trouble
 from runners.ledger_rows import SCHEMA, SELECT, Known, Row, State, Totals, row_of
 
 __all__ = ["Ledger", "Row", "Totals", "open_ledger", "read_ledger"]
@@ -211,8 +212,10 @@ def read_ledger(path: Path) -> Ledger:
     Raises:
         SetupError: There is none, or the file is damaged or no ledger.
     """
-    if not path.is_file():
-        raise SetupError(f"{path}: no ledger; expected the output folder of a `tokenproof generate`")
+    if (trouble := path_trouble(path)) is not None or not path.is_file():
+        raise SetupError(
+            f"{path!s:.200}: {trouble or 'no ledger'}; expected the output folder of a `tokenproof generate`"
+        )
     db = _connected(path, "rw")  # a reader of a WAL file must be able to make its index
     with _told(path):
         db.execute("PRAGMA query_only = ON")

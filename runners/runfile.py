@@ -14,8 +14,10 @@ from typing import Any
 
 from harness.errors import SetupError
 from harness.formats import Format, find_format, formats
+from harness.store import path_trouble
 from harness.transport import OPENROUTER
-from runners.runfile_keys import DATA, PROVIDER, QUALITY, RUN, SAMPLING, Key
+from runners.runfile_faults import Faults
+from runners.runfile_keys import DATA, PROVIDER, QUALITY, RUN, SAMPLING
 
 MAX_BYTES = 1 << 20
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}")
@@ -91,11 +93,10 @@ def load_run(
         SetupError: Every fault of the file, a line each: FILE:LINE: what came, what was expected.
     """
     text = _read(path)
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise SetupError(f"{path}: no TOML: {error}; {EXPECTED}") from None
+    table = _table(path, text)
     faults, board = Faults(str(path), text), _board(scoreboard)
+    if ticket and (trouble := path_trouble(ticket)) is not None:
+        faults.lines.append(f"--ticket {ticket:.200}: {trouble}; expected a file of `tokenproof gate`")
     if scoreboard is not None and "provider" not in table:
         table["provider"], faults.files["provider"] = board["provider"], scoreboard
     elif scoreboard is not None:
@@ -114,51 +115,26 @@ def out_of(path: str | Path) -> Path:
     """The output folder that a run file names; nothing else of it is looked at.
 
     Raises:
-        SetupError: It names none.
+        SetupError: It names none, or one that cannot be.
     """
-    try:
-        out = tomllib.loads(_read(path)).get("out")
-    except tomllib.TOMLDecodeError as error:
-        raise SetupError(f"{path}: no TOML: {error}; {EXPECTED}") from None
+    text = _read(path)
+    out = _table(path, text).get("out")
     if not isinstance(out, str) or not out.strip():
         raise SetupError(f"{path}: 'out' is missing; expected {RUN['out'].expected}")
-    return Path(path).parent / out
+    faults = Faults(str(path), text)
+    folder = faults.path(Path(path).parent, out, "out")
+    if faults.lines:
+        raise SetupError("\n".join(faults.lines))
+    return folder
 
 
-class Faults:
-    """What is wrong with a file, each with its line."""
-
-    def __init__(self, path: str, text: str) -> None:
-        self.lines: list[str] = []
-        self.files: dict[str, str] = {}  # tables that came from another file
-        self._path, self._text = path, text
-
-    def add(self, said: str, key: str, table: str = "", nth: int = 0) -> None:
-        """A fault of a key: `table` is its table, `nth` which of several of that name."""
-        if (file := self.files.get(table or key)) is not None:
-            self.lines.append(f"{file}: {said}")
-            return
-        found = line_of(self._text, key, table, nth)
-        self.lines.append(f"{self._path}:{found}: {said}" if found else f"{self._path}: {said}")
-
-    def check(self, table: Mapping[str, Any], keys: Mapping[str, Key], name: str = "", nth: int = 0) -> dict[str, Any]:
-        """The values of a table, defaults filled in; unknown keys, missing ones and wrong values are faults."""
-        where = f" in [{name}]" if name else ""
-        for key in table:
-            if key not in keys:
-                self.add(f"unknown key {key!r}{where}; the keys are {', '.join(keys)}", key, name, nth)
-        values = {}
-        for key, rule in keys.items():
-            if key not in table:
-                values[key] = rule.default
-                if rule.required:
-                    self.add(f"{key!r} is missing{where}; expected {rule.expected}", "", name, nth)
-            elif not rule.holds(table[key]):
-                self.add(f"{key} = {_shown(table[key])}{where}; expected {rule.expected}", key, name, nth)
-                values[key] = rule.default
-            else:
-                values[key] = table[key]
-        return values
+def _table(path: str | Path, text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise SetupError(f"{path}: no TOML: it nests too deeply; {EXPECTED}") from None
+    except ValueError as error:  # of numbers of thousands of digits too
+        raise SetupError(f"{path}: no TOML: {error!s:.200}; {EXPECTED}") from None
 
 
 def _checked(
@@ -181,9 +157,10 @@ def _checked(
         faults.add(said, "base_url")
     fmt = find_format(values["model"], formats()) if values["model"] else None
     thinking = _thinking(fmt, values, faults)
+    out = faults.path(path.parent, values["out"] or "", "out")
+    own = faults.path(path.parent, values["ticket"] or "", "ticket") if values["ticket"] and not ticket else None
     if fmt is None or thinking is None or faults.lines:
         return None
-    given = ticket or values["ticket"]
     return RunFile(
         path=path,
         model=values["model"],
@@ -195,8 +172,8 @@ def _checked(
         max_tokens=values["max_tokens"],
         concurrency=values["concurrency"],
         budget_usd=float(values["budget_usd"]),
-        out=path.parent / values["out"],
-        ticket=(Path(ticket) if ticket else path.parent / given) if given else None,
+        out=out,
+        ticket=Path(ticket) if ticket else own,
         base_url=(base_url or told or OPENROUTER).rstrip("/"),
         **quality,
     )
@@ -224,9 +201,11 @@ def _data_set(folder: Path, row: Any, faults: Faults, k: int) -> DataSet:
     name = values["name"] or re.sub(r"\..*", "", Path(shown).name)
     if shown and not NAME.fullmatch(name):
         faults.add(f"the name {name[:60]!r}; expected letters, digits, `.`, `_` and `-`", "name", "data", k)
-    if shown and not (folder / shown).is_file():
+    n_before = len(faults.lines)
+    path = faults.path(folder, shown, "path", "data", k)
+    if shown and len(faults.lines) == n_before and not path.is_file():
         faults.add(f"no file {shown!r:.200}; paths are relative to the run file's folder", "path", "data", k)
-    return DataSet(name, folder / shown, shown, values["limit"], values["tokens"], frozenset(values["ignore"]))
+    return DataSet(name, path, shown, values["limit"], values["tokens"], frozenset(values["ignore"]))
 
 
 def _unique_names(data_sets: tuple[DataSet, ...], faults: Faults) -> None:
@@ -242,6 +221,8 @@ def _said(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _read(path: str | Path) -> str:
+    if (trouble := path_trouble(path)) is not None:
+        raise SetupError(f"{path!s:.200} cannot be read: {trouble}; expected a run file in TOML")
     try:
         with Path(path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -272,24 +253,3 @@ def _board(path: str | None) -> dict[str, Any]:
             f"{path}: no provider block; expected what `tokenproof providers` writes, such as only = [...]"
         )
     return board
-
-
-def line_of(text: str, key: str, table: str = "", nth: int = 0) -> int:
-    """Where a key of a table stands, as a line from 1; else where the table begins, 0 where that is not found."""
-    here, count, begins = "", {"": 0}, 0 if table else 1
-    for number, line in enumerate(text.splitlines(), 1):
-        if header := re.match(r"\s*\[+\s*([\w.\-]+)\s*\]+", line):
-            here = header[1]
-            count[here] = count.get(here, -1) + 1
-        wanted = here == table and count[here] == nth
-        begins = begins or (number if wanted else 0)
-        inline = re.match(r"\s*[\"']?([\w\-]+)[\"']?\s*=", line)
-        if key and ((wanted and inline and inline[1] == key) or (not table and header and here == key)):
-            return number
-        if not here and inline and inline[1] == table:  # `table = { key = ... }` on one line
-            return number
-    return begins
-
-
-def _shown(value: Any) -> str:
-    return json.dumps(value, default=str, ensure_ascii=False)[:80]

@@ -20,7 +20,7 @@ class Key:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and isfinite(value)
+    return isfinite(value) if type(value) is float else type(value) is int and -(2**63) <= value < 2**63
 
 
 def _number(low: float, high: float) -> Holds:

@@ -139,6 +139,7 @@ TESTED_BY = {
     "cli_base": "test_cli",
     "cli_backends": "test_cli_extract",  # the same command
     "runfile_keys": "test_runfile",
+    "runfile_faults": "test_runfile",
     "stack_plain": "test_stacks",
     "stack_vllm": "test_stacks",
     "stack_sglang": "test_stacks",

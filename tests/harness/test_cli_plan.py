@@ -130,3 +130,14 @@ def test_the_run_file_of_the_help_is_one(tmp_path: Path) -> None:
     assert (loaded.pins, loaded.data_sets[0].limit) == (("siliconflow/int4",), 10_000)
     told = {line.split()[0] for line in text.splitlines() if "=" in line}
     assert told >= {key for key in (*RUN, *DATA) if key not in ("sampling", "provider", "quality", "data", "name")}
+
+
+@pytest.mark.parametrize("folder", ["n" * 300, "a\0b", "none"])
+def test_an_earlier_run_that_is_none_comes_first(tmp_path: Path, folder: str) -> None:
+    """Before the host is asked, and before a probe is paid for."""
+    app = emulator()
+    with Served(app) as url:
+        result = run(written(tmp_path, url), "--from", folder, "--probe", "2", "--ungated", "x")
+
+    assert (result.exit_code, app.requests) == (2, [])
+    assert result.stderr.endswith("; expected the output folder of a `tokenproof generate`\n")

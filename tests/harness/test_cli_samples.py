@@ -164,7 +164,16 @@ def test_wrong_calls(tmp_path: Path, command: str) -> None:
         assert result.exit_code == 2
         assert len(result.stderr.splitlines()) == 1
     assert not (tmp_path / LEDGER).exists()
-    for text, said in (("x = 1\n", "'out' is missing"), ("out = \n", "no TOML")):
+    for odd in ("n" * 300, "/".join(["d" * 200] * 25), "a\0b", __file__ + "/x"):
+        result = run(command, odd)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr.endswith("; expected a run file or the output folder of a run\n")
+    for text, said in (
+        ("x = 1\n", "'out' is missing"),
+        ("out = \n", "no TOML"),
+        ("x = " + "[" * 5000, "it nests too deeply"),
+        ('out = "a\\u0000"\n', "run.toml:1: out = "),
+    ):
         (tmp_path / "run.toml").write_text(text)
         result = run(command, tmp_path / "run.toml")
         assert (result.exit_code, said in result.stderr) == (2, True)

@@ -194,6 +194,8 @@ def test_the_order_of_lines_is_fixed() -> None:
 ROW = '{ provider = "P", trait = "spaces", value = "none" }'
 BROKEN = {
     "no TOML": "habits = [",
+    "nests too deeply": "habits = " + "[" * 5000,
+    "a number of many digits": "habits = " + "1" * 5000,
     "unknown table": "habit = []",
     "habits is a table": "[habits]\na = 1",
     "aliases is a list": "aliases = [1]",

@@ -79,6 +79,7 @@ def test_what_an_endpoint_does_not_offer_is_told() -> None:
     ("text", "words"),
     [
         ("model = ", "no readable TOML"),
+        ("model = " + "1" * 5000, "no readable TOML"),
         ("a = 1", "no file of scenarios; expected"),
         ('model = "m"\nscenario = []', "0 scenarios; expected 1 to 500"),
         (HEAD, "scenario s: no `messages`"),

@@ -19,7 +19,7 @@ from harness import store
 from harness.encoder import load_vocab
 from harness.errors import SetupError
 from harness.inputs import Entry, Golden
-from harness.store import golden_text, read, read_golden, write_atomic
+from harness.store import golden_text, path_trouble, read, read_golden, write_atomic
 from tests.conftest import ROOT
 
 BODY: dict[str, Any] = {"choices": [{"message": {"content": "Hi\u2028there"}}]}
@@ -425,3 +425,30 @@ def test_memory_is_bounded_for_any_file(tmp_path: Path) -> None:
 
     assert out.count("rejected   ") == 3
     assert int(out.splitlines()[-1]) < 600
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("there", None),
+        ("not-there/a", None),
+        ("n" * 255, None),
+        ("n" * 256, "File name too long"),
+        ("not-there/" + "n" * 256, "File name too long"),
+        ("é" * 128, "File name too long"),
+        ("d/" * 2100, "File name too long"),
+        ("there/a", "Not a directory"),
+        ("loop", "Too many levels of symbolic links"),
+        ("a\0b", "a NUL or half a character in it"),
+        ("a\ud800", "a NUL or half a character in it"),
+    ],
+)
+def test_paths_at_which_no_file_can_stand(tmp_path: Path, name: str, why: str | None) -> None:
+    """Told without an exception, whether anything stands there or not; and nothing is written there."""
+    (tmp_path / "there").write_bytes(b"x")
+    (tmp_path / "loop").symlink_to("loop")
+
+    assert path_trouble(tmp_path / name) == why
+    if why is not None:
+        with pytest.raises(SetupError, match=f"cannot be written: {why}; choose another place"):
+            write_atomic(tmp_path / name, b"")

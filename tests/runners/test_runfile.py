@@ -7,7 +7,8 @@ import pytest
 
 from harness.errors import SetupError
 from harness.transport import OPENROUTER
-from runners.runfile import line_of, load_run, out_of
+from runners.runfile import load_run, out_of
+from runners.runfile_faults import line_of
 from tests.runners.run_kit import ONE, PROVIDER, run_of, run_text
 
 FULL = """\
@@ -111,6 +112,18 @@ def test_defaults(tmp_path: Path) -> None:
         (run_text(PROVIDER, ONE + "name = '../x'\n"), "run.toml:11: the name '../x'; expected letters, digits"),
         (run_text(PROVIDER, ONE + "size = 3\n"), "run.toml:11: unknown key 'size' in [data]; the keys are path"),
         ("model = \n", "run.toml: no TOML: Invalid value (at line 1, column 9)"),
+        (
+            "x = " + "[" * 5000 + "]" * 5000 + "\n",
+            "run.toml: no TOML: it nests too deeply; see `tokenproof plan --help`",
+        ),
+        (run_text(max_tokens="1" * 5000), "run.toml: no TOML: Exceeds the limit (4300 digits)"),
+        (run_text(max_tokens="0x" + "f" * 6000), "run.toml:3: max_tokens = a int too large to show; expected the long"),
+        (
+            "model" + ".a" * 20_000 + " = 1\n" + run_text(model=None),
+            "run.toml:1: model = a dict too large to show; exp",
+        ),
+        (run_text(budget_usd="1" + "0" * 400), "run.toml:4: budget_usd = 1000"),
+        (run_text(PROVIDER, ONE, f"[sampling]\ntemperature = 1{'0' * 400}\n"), "run.toml:12: temperature = 1000"),
     ],
 )
 def test_each_fault_is_told_with_its_line(tmp_path: Path, text: str, expected: str) -> None:
@@ -118,6 +131,44 @@ def test_each_fault_is_told_with_its_line(tmp_path: Path, text: str, expected: s
     told = faults(tmp_path, text)
 
     assert [line[: len(expected)] for line in told] == [expected]
+
+
+NAME, PATH = "n" * 256, "/".join(["d" * 200] * 25)
+ODD = [
+    pytest.param("\\u0000", "a NUL or half a character in it", id="nul"),
+    pytest.param(NAME, "File name too long", id="long-name"),
+    pytest.param(f"nowhere/{NAME}", "File name too long", id="long-name-in-no-folder"),
+    pytest.param(PATH, "File name too long", id="long-path"),
+    pytest.param("a.jsonl/x", "Not a directory", id="below-a-file"),
+]
+
+
+@pytest.mark.parametrize(("odd", "why"), ODD)
+def test_a_path_that_no_system_takes_is_told_with_file_and_key(tmp_path: Path, odd: str, why: str) -> None:
+    """Of the output folder, the ticket and a data set alike; the folder alone is refused as the whole file is."""
+    data = f'[[data]]\nname = "a"\npath = "{odd}"\n'
+    told = {
+        "out": (5, faults(tmp_path, run_text(out=f'"{odd}"'))),
+        "ticket": (6, faults(tmp_path, run_text(ticket=f'"{odd}"'))),
+        "path": (11, faults(tmp_path, run_text(PROVIDER, data))),
+    }
+
+    for key, (at, lines) in told.items():
+        assert len(lines) == 1
+        assert lines[0].startswith(f'run.toml:{at}: {key} = "{odd[:50]}')
+        assert lines[0].endswith(f": {why}; expected a path that this system takes")
+    (tmp_path / "run.toml").write_text(run_text(out=f'"{odd}"'))
+    with pytest.raises(SetupError, match=rf"run\.toml:5: out = .*: {why}; expected"):
+        out_of(tmp_path / "run.toml")
+
+
+@pytest.mark.parametrize("name", ["a\0b", "n" * 256, "/".join(["d" * 200] * 25)])
+def test_typed_paths_that_no_system_takes(tmp_path: Path, name: str) -> None:
+    """The run file itself, the scoreboard and the ticket: told, whatever else is wrong."""
+    for how in ({"ticket": name}, {"scoreboard": name}):
+        assert name[:50] in faults(tmp_path, run_text(ONE if "scoreboard" in how else PROVIDER + ONE), **how)[0]
+    with pytest.raises(SetupError, match=r"cannot be read: .*; expected a run file"):
+        load_run(name)
 
 
 def test_all_faults_at_once(tmp_path: Path) -> None:
