@@ -6,6 +6,7 @@ On the level of `flow`: it renders prompts. Knows nothing of output ids.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, Literal
 
 from harness.errors import HarnessError
@@ -83,5 +84,6 @@ def same_provider(pin: str, answered: str) -> bool:
     return _letters(bare) == _letters(answered)
 
 
+@lru_cache(maxsize=1024)
 def _letters(name: str) -> str:
     return "".join(c for c in name.lower() if c.isalnum())

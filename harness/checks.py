@@ -131,7 +131,8 @@ def leaks(case: Case) -> Iterator[Finding]:
     """Marker text where no parser would have left it: bytes were lost or glued."""
     for where, text in texts(case.turn):
         in_call = where.startswith("tool_calls")
-        if "<|" not in text and "think>" not in text and not (in_call and "[" in text):
+        angled = "<" in text and ("<|" in text or "think>" in text)  # one character is found many times faster
+        if not angled and not (in_call and "[" in text):
             continue
         names = sorted({m for m in control_pattern().findall(text) if in_call or m[0] == "<"})
         if names and in_call:

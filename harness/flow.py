@@ -207,7 +207,8 @@ def _tried(base: Verdict, known: Known, traits: Traits, kit: Kit, modes: Sequenc
         return replace(base, findings=(*base.findings, Finding("search-bound", "readings", str(error))))
     offset = witnesses.billed_offset(traits, known.fmt, modes[0], cut=base.truncated)
     told = _told(base, tried.outcome, len(tried.common))
-    return replace(told, findings=(*told.findings, *_placeholder(tried.outcome, known, kit, offset)))
+    more = _placeholder(tried.outcome, known, kit, offset)
+    return replace(told, findings=(*told.findings, *more)) if more else told
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +259,8 @@ def _reported(base: Verdict, report: exact.Report) -> Verdict:
 
 def _told(base: Verdict, outcome: Outcome, n_readings: int) -> Verdict:
     trial = outcome.trial
-    told = replace(
+    accepted = outcome.name == "verified" and trial is not None
+    return replace(
         base,
         name=outcome.name,
         ids=verdict.certified(outcome.ids) if base.truncated else outcome.ids,
@@ -266,10 +268,9 @@ def _told(base: Verdict, outcome: Outcome, n_readings: int) -> Verdict:
         witnesses=trial.testimony if trial else (),
         assumptions=trial.reading.assumptions if trial else (),
         n_readings=n_readings,
+        # single chunks cannot see control ids, so only reports close every door
+        premise="count" if accepted else base.premise,
     )
-    if not told.accepted or trial is None:
-        return told
-    return replace(told, premise="count")  # single chunks cannot see control ids, so only reports close every door
 
 
 def _common(known: Known, kit: Kit, modes: Sequence[bool]) -> list[Trial]:

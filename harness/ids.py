@@ -6,7 +6,7 @@ INFERRED.
 """
 
 import re
-from collections.abc import Iterable
+from functools import lru_cache
 
 from harness.types import Encode, Ids, Origin, Reading, Segment
 
@@ -17,6 +17,9 @@ SEAM = re.compile(
     r"(?<=\S)(?= )|(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[A-Za-z0-9\u4e00-\u9fff])(?=[!-&(-/:-@\[-`{-~])"
 )
 """Places within a text where an id always ends: both sides are encoded as if they stood alone."""
+
+MAX_KEPT_CHARS = 64
+"""Of a text at an edge whose count is kept: longer ones are rare, and come from answers."""
 
 TEMPLATE, CANONICAL, INFERRED = bytes([Origin.TEMPLATE]), bytes([Origin.CANONICAL]), bytes([Origin.INFERRED])
 
@@ -82,7 +85,7 @@ def open_lead(text: str, encode: Encode) -> int:
         return 0
     seam = SEAM.search(text)
     window = text[: seam.start()] if seam else text
-    return _n_open(window, (blank + window for blank in LEADS), encode, at_start=True)
+    return _n_open(window, encode, at_start=True)
 
 
 def open_trail(text: str, encode: Encode) -> int:
@@ -93,7 +96,7 @@ def open_trail(text: str, encode: Encode) -> int:
     if not text or text[-1].isalnum():
         return 0
     window = _behind_last_seam(text)
-    return _n_open(window, (window + blank for blank in TRAILS), encode, at_start=False)
+    return _n_open(window, encode, at_start=False)
 
 
 def _behind_last_seam(text: str) -> str:
@@ -106,9 +109,17 @@ def _behind_last_seam(text: str) -> str:
         size *= 4  # a long text is not read from its start for what stands at its end
 
 
-def _n_open(window: str, blanked: Iterable[str], encode: Encode, *, at_start: bool) -> int:
+def _n_open(window: str, encode: Encode, *, at_start: bool) -> int:
+    return (_counted_once if len(window) <= MAX_KEPT_CHARS else _counted)(window, encode, at_start)
+
+
+def _counted(window: str, encode: Encode, at_start: bool) -> int:
     base = encode(window)
+    blanked = (blank + window for blank in LEADS) if at_start else (window + blank for blank in TRAILS)
     return max(_n_changed(base, encode(other), at_start) for other in blanked)
+
+
+_counted_once = lru_cache(maxsize=8192)(_counted)  # most answers begin and end with a few words and marks
 
 
 def _n_changed(base: list[int], other: list[int], at_start: bool) -> int:

@@ -48,7 +48,8 @@ def marked(
     """
     found = _matches(text)
     if not found:
-        return [Option((_edge(Segment(text=text, channel=channel), fmt, traits, first=True, last=True),))]
+        lead, trail = is_open(f"{channel}_start", fmt, traits), is_open(f"{channel}_end", fmt, traits)
+        return [Option((Segment(text=text, channel=channel, lead=lead, trail=trail),))]
     seams = seams_in(turn, channel, text, traits)
     forced = {k for k, m in enumerate(found) if _is_text(m, fmt, traits, literal) or _within(m, seams)}
     free = [k for k in range(len(found)) if k not in forced]

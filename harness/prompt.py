@@ -159,7 +159,8 @@ def _encode(pieces: Sequence[_Piece], encode: Encode) -> list[int]:
 
 def _marker_findings(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     """Names of control tokens in any text of the request, rendered or not: some hosts make control ids of them."""
-    joined = ((f"messages[{k}].content", content_text(m, f"messages[{k}]")) for k, m in enumerate(messages))
+    parted = ((k, m) for k, m in enumerate(messages) if not isinstance(m.get("content"), str))
+    joined = ((f"messages[{k}].content", content_text(m, f"messages[{k}]")) for k, m in parted)
     seen = set()
     for where, text in (*_strings("messages", messages), *_strings("tools", tools), *joined):
         found = [name for name in CONTROL_IDS if name in text] if any(c in text for c in _MARKER_STARTS) else []

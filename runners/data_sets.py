@@ -214,6 +214,9 @@ def request_body(run: RunFile, messages: list[Any], tools: list[Any] | None) -> 
     return canonical(body | ({"tools": tools} if tools else {}))
 
 
+_canonical = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":")).encode
+
+
 def canonical(value: Any) -> bytes:
     """JSON with sorted keys and no blanks, UTF-8: one value, one spelling.
 
@@ -221,8 +224,7 @@ def canonical(value: Any) -> bytes:
         SetupError: Text or numbers that no JSON can hold.
     """
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
-        return text.encode()
+        return _canonical(value).encode()
     except (ValueError, TypeError, RecursionError) as error:
         raise SetupError(f"cannot be written as JSON: {error!s:.120}") from None
 

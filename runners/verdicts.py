@@ -19,6 +19,7 @@ from harness.errors import SetupError
 from harness.types import Finding, Ids, Testimony, Verdict
 
 LEVEL = 1
+_json = json.JSONEncoder(separators=(",", ":")).encode
 HEAD = struct.Struct("<IIB")
 PLAIN = (
     *("name", "premise", "truncated", "format", "thinking", "provider", "model", "completion_tokens", "prompt"),
@@ -53,10 +54,10 @@ def pack(verdict: Verdict, facts: Facts) -> bytes:
         "witnesses": [(t.witness, t.says, t.reason) for t in verdict.witnesses],
         "findings": [(f.code, f.where, f.text, f.fatal) for f in verdict.findings],
     }
-    text = json.dumps(header, separators=(",", ":")).encode()
+    text = _json(header).encode()
     packed = zlib.compress(verdict.ids.origins + text, LEVEL)
     ids = _little(array("I", verdict.ids.ids)).tobytes()
-    planes = [ids[k::4] for k in range(4 if any(ids[3::4]) else 3)]
+    planes = [ids[k::4] for k in range(4 if ids[3::4].strip(b"\0") else 3)]
     return b"".join((HEAD.pack(len(packed), len(verdict.ids.origins), len(planes)), packed, *planes))
 
 

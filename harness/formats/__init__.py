@@ -149,7 +149,7 @@ def formats() -> tuple[Format, ...]:
 def find_format(model: str | None, known: Sequence[Format]) -> Format | None:
     """The format that a model id belongs to; None where no format, or more than one, covers it."""
     bare = base_model(model) if model else None
-    found = [f for f in known if bare and any(_compiled(p).fullmatch(bare) for p in f.models)]
+    found = [f for f in known if bare and _covers(f.models, bare)]
     return found[0] if len(found) == 1 else None
 
 
@@ -163,6 +163,11 @@ def base_model(model: str) -> str | None:
         return None
     bare, colon, variant = model.strip().lower().rpartition("/")[2].partition(":")
     return bare if not colon or variant in VARIANTS else None
+
+
+@lru_cache(maxsize=1024)
+def _covers(patterns: tuple[str, ...], bare: str) -> bool:
+    return any(_compiled(p).fullmatch(bare) for p in patterns)
 
 
 @lru_cache(maxsize=64)
