@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from harness.errors import SetupError
-from runners.manifests import Manifest, run_difference
+from runners.manifests import Manifest, run_differences
 from runners.shards import Kept, checked, manifests, set_apart
 from runners.states import Backend, Sample, States
 
@@ -247,8 +247,10 @@ def count_in(done: Done, manifest: Manifest, run: Mapping[str, Any], where: str)
     Raises:
         SetupError: It is a shard of another run, or one of its samples stands in another one too.
     """
-    if parted := run_difference(manifest.run, run):
-        raise SetupError(f"{where} holds shards of another run: {parted}; use a new --out, or the same options")
+    if parted := run_differences(manifest.run, run):
+        raise SetupError(
+            "\n".join((f"{where} holds shards of another run; use a new --out, or the same options:", *parted))
+        )
     for line in chain(manifest.samples, manifest.set_aside):
         if line["id"] in done:
             raise SetupError(f"{where}: sample {line['id']!r:.80} stands in two shards; remove one of them")

@@ -5,10 +5,10 @@ A resumed run must be the one that was begun. Where things lie (the output folde
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from runners.data_sets import Surveyed, canonical
+from runners.differences import differences
 from runners.runfile import RunFile
 
 
@@ -40,20 +40,5 @@ def run_sha256(canonical_text: str) -> str:
 
 def changes(old: str, new: str) -> tuple[str, ...]:
     """A line for each member in which two canonical runs differ; () where they are one run."""
-    before, after = (dict(_members("", json.loads(text))) for text in (old, new))
-    keys = sorted(set(before) | set(after))
-    return tuple(
-        f"{key}: {_said(before, key)} -> {_said(after, key)}" for key in keys if _said(before, key) != _said(after, key)
-    )
-
-
-def _members(where: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if not isinstance(value, dict):
-        yield where, value
-        return
-    for key, item in value.items():
-        yield from _members(f"{where}.{key}" if where else key, item)
-
-
-def _said(members: dict[str, Any], key: str) -> str:
-    return json.dumps(members[key], ensure_ascii=False)[:80] if key in members else "absent"
+    told = differences(json.loads(old), json.loads(new))
+    return tuple(f"{name}: {was} -> {now}" for name, was, now in told)

@@ -15,6 +15,7 @@ from harness.errors import HarnessError, SetupError
 from harness.response import loads
 from harness.store import golden_text
 from harness.vocab import VOCAB_SHA256
+from runners.differences import differences
 from runners.states import LAYER_MEANING, NORM_MEANING, Facts
 from runners.tensor_bytes import Written
 
@@ -82,12 +83,9 @@ def run_block(facts: Facts, *, layout: str, max_length: int | None, over_long: s
     }
 
 
-def run_difference(there: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """The first thing in which two runs differ, in words; empty where they are one."""
-    for key in sorted(there.keys() | now.keys()):
-        if there.get(key) != now.get(key):
-            return f"{key} is {there.get(key)!r:.120} there and {now.get(key)!r:.120} now"
-    return ""
+def run_differences(there: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """In what two runs differ, a line each and nothing of it cut; empty where they are one."""
+    return [f"{name} is {was} there and {is_now} now" for name, was, is_now in differences(there, now)]
 
 
 def manifest_text(manifest: Manifest) -> str:

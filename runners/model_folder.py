@@ -20,6 +20,18 @@ WEIGHTS = (
 """The first of these that there is counts: transformers looks for the names in this order, and for no other. Where none
 is there transformers refuses the folder, and other engines take whatever has the ending."""
 EXPECTED = "expected a folder with config.json and safetensors files"
+BOUNDS: Mapping[str, int] = {
+    **dict.fromkeys(("num_hidden_layers", "num_nextn_predict_layers", "n_layer", "num_layers"), 1 << 10),
+    **dict.fromkeys(("hidden_size", "n_embd"), 1 << 17),
+    **dict.fromkeys(("intermediate_size", "moe_intermediate_size"), 1 << 19),
+    **dict.fromkeys(("num_attention_heads", "num_key_value_heads"), 1 << 12),
+    **dict.fromkeys(("head_dim", "v_head_dim", "qk_nope_head_dim", "qk_rope_head_dim"), 1 << 14),
+    **dict.fromkeys(("kv_lora_rank", "q_lora_rank"), 1 << 16),
+    **dict.fromkeys(("n_routed_experts", "num_experts", "num_local_experts", "n_shared_experts"), 1 << 13),
+    "vocab_size": 1 << 22,
+}
+"""What no model comes near (K2.5: 61 layers, 7,168 wide, 384 experts, 163,840 ids). What is built of a number beyond it
+fills the memory, or never ends."""
 N_HASHING = 8  # files at a time: hashing is slower than the disks that models of a terabyte lie on
 SNAPSHOT = re.compile(r"models--(?P<owner>.+?)--(?P<name>[^/]+)/snapshots/(?P<revision>[0-9a-f]{7,64})/?$")
 
@@ -82,11 +94,19 @@ def read_model_folder(folder: str | Path) -> ModelFolder:
     try:
         with file.open("rb") as stream:
             data = stream.read(MAX_CONFIG_BYTES + 1)
-        value = loads(data) if len(data) <= MAX_CONFIG_BYTES else None
+        if len(data) > MAX_CONFIG_BYTES:
+            raise SetupError(
+                f"{file} has more than {MAX_CONFIG_BYTES >> 20} MiB; expected the configuration of a model, a few "
+                "KB: copy it again"
+            )
+        value = loads(data)
+    except SetupError:
+        raise
     except (OSError, HarnessError) as error:
         raise SetupError(f"{file} cannot be read ({error!s:.200}); expected the folder of a local model") from error
     if not isinstance(value, dict):
         raise SetupError(f"{file} is no JSON object; expected the folder of a local model")
+    _demand_bounds(file, "", value)
     if other := value.get("transformers_weights"):
         raise SetupError(f"{file}: transformers_weights names {other!r:.60}; expected weights under their usual names")
     text = value.get("text_config")
@@ -101,6 +121,18 @@ def read_model_folder(folder: str | Path) -> ModelFolder:
         config,
         hashlib.sha256(data).hexdigest(),
     )
+
+
+def _demand_bounds(file: Path, where: str, config: Mapping[str, Any]) -> None:
+    """Before anything is built of the numbers, in any part of the model."""
+    for key, value in config.items():
+        if isinstance(value, dict):
+            _demand_bounds(file, f"{where}{key}.", value)
+        elif key in BOUNDS and isinstance(value, int | float) and not abs(value) <= BOUNDS[key]:
+            raise SetupError(
+                f"{file}: {where}{key} is {value!r:.40}; expected {BOUNDS[key]:,} at most, as every known model has: "
+                "copy the file again"
+            )
 
 
 def read_weights(folder: Path) -> Weights:

@@ -20,7 +20,7 @@ from runners.examining import Examiner
 from runners.extract import Done, Limits, Summary, count_in, extract, wanted, windows
 from runners.extract_job import Job, about_of, limits_of, run_of, surveyed
 from runners.extract_plan import Survey
-from runners.manifests import Manifest, manifest_text, read_manifest, run_difference
+from runners.manifests import Manifest, manifest_text, read_manifest, run_differences
 from runners.places import Place
 from runners.sample_rows import read_samples
 from runners.scale import Cluster, Row, connected, spread
@@ -75,8 +75,9 @@ class ShardWorker:
         self._backend = task.make_backend()
         self._examiner = task.make_examiner(self._backend)
         facts = self._backend.facts
-        if parted := run_difference(task.about.run, run_of(task.job, facts, self._examiner.told())):
-            raise SetupError(f"the machines of this cluster differ: {parted}; give all of them the same model and code")
+        if parted := run_differences(task.about.run, run_of(task.job, facts, self._examiner.told())):
+            said = "the machines of this cluster differ; give all of them the same model and code:"
+            raise SetupError("\n".join((said, *parted)))
         self._task, self._limits, self._place = task, limits_of(task.job, facts), Place(task.out)
 
     def __call__(self, row: Row) -> Row:

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from harness.errors import SetupError
 from harness.store import atomic_file
-from runners.manifests import Manifest, read_manifest, run_difference
+from runners.manifests import Manifest, read_manifest, run_differences
 from runners.shards import METADATA, Checked, checked, manifests
 from runners.tensor_bytes import ITEM_BYTES, Column, read_header, write_tensors
 
@@ -45,7 +45,7 @@ def folder_problems(shards: Iterable[Checked]) -> Iterator[str]:
             continue
         counts.update(sample["id"] for sample in manifest.samples)
         first = first or manifest
-        if parted := run_difference(first.run, manifest.run):
+        for parted in run_differences(first.run, manifest.run):
             yield f"{path.name} is of another run than the first shard: {parted}"
     for name, n in counts.items():
         if n > 1:

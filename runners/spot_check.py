@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.errors import SetupError
-from runners.manifests import Manifest, read_manifest
+from runners.manifests import Manifest, read_manifest, run_differences
 from runners.proof import Spot, chosen, spot
 from runners.shard_reading import Found, sample_at
 from runners.shards import manifests
 from runners.states import Backend, States
 from runners.tensors import Tensor, from_raw
+
+SAME = ("weights_sha256", "config_sha256", "dtype", "last_norm")
 
 
 def spot_check(folder: Path, backend: Backend, n: int) -> Iterator[Spot]:
@@ -33,12 +35,9 @@ def spot_check(folder: Path, backend: Backend, n: int) -> Iterator[Spot]:
 
 
 def _demand_same(path: Path, manifest: Manifest, backend: Backend) -> None:
-    for key in ("weights_sha256", "config_sha256", "dtype", "last_norm"):
-        there, here = manifest.run.get(key), getattr(backend.facts, key)
-        if there != here:
-            raise SetupError(
-                f"{path.name}: {key} is {there!r:.80} there and {here!r:.80} here; nothing can be compared"
-            )
+    there = {key: manifest.run.get(key) for key in SAME}
+    if parted := run_differences(there, {key: getattr(backend.facts, key) for key in SAME}):
+        raise SetupError("\n".join((f"{path.name} holds states of another run; nothing can be compared:", *parted)))
 
 
 def _tensor(found: Found, name: str) -> Tensor:

@@ -65,7 +65,10 @@ def test_min_agreement_sets_samples_aside(args: list[str | Path], tmp_path: Path
     assert manifest.samples == []
     assert "is below --min-agreement 0.9" in manifest.set_aside[0]["reason"]
     again = run(*args)
-    assert (again.exit_code, "agreement is" in again.stderr) == (2, True)
+    assert (again.exit_code, "tokenproof: agreement.min_agreement is 0.9 there and null now" in again.stderr) == (
+        2,
+        True,
+    )
 
 
 def test_no_agreement_is_null(args: list[str | Path], tmp_path: Path) -> None:

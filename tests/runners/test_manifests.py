@@ -7,7 +7,7 @@ import pytest
 
 from harness.errors import SetupError
 from harness.vocab import VOCAB_SHA256
-from runners.manifests import Manifest, manifest_text, read_manifest, run_block, run_difference
+from runners.manifests import Manifest, manifest_text, read_manifest, run_block, run_differences
 from runners.tensor_bytes import Written
 from tests.runners.states_kit import FACTS, facts
 
@@ -70,10 +70,20 @@ def test_what_is_no_manifest_is_refused(tmp_path: Path, text: str) -> None:
         read_manifest(tmp_path / "m.json")
 
 
-def test_two_runs_part_at_a_name() -> None:
-    """The message of a refused resume says what differs."""
-    other = run_block(facts(aux_layers=(1, 3, 5)), layout="native", max_length=64, over_long="drop")
+def test_two_runs_part_at_a_name_a_line() -> None:
+    """The message of a refused resume says all that differs, and cuts nothing of it."""
+    told = {"device_map": {f"model.layers.{k}": k % 8 for k in range(61)}}
+    here = run_block(facts(told=told, dtype="bf16"), layout="native", max_length=64, over_long="drop")
+    other = run_block(facts(aux_layers=(1, 3, 5), told={"flags": "x" * 999}), layout="native", max_length=64,
+                      over_long="drop")  # fmt: skip
 
-    assert run_difference(RUN, dict(RUN)) == ""
-    assert run_difference(RUN, other).startswith("layers is {'aux': [2, 4, 5]")
-    assert run_difference(RUN, {k: v for k, v in RUN.items() if k != "dtype"}) == "dtype is 'fp32' there and None now"
+    assert run_differences(RUN, dict(RUN)) == []
+    assert run_differences(here, other) == [
+        'dtype is "bf16" there and "fp32" now',
+        "layers.aux is [2, 4, 5] there and [1, 3, 5] now",
+        *(f"told.device_map.model.layers.{k} is {k % 8} there and absent now" for k in sorted(range(61), key=str)),
+        f'told.flags is absent there and "{"x" * 999}" now',
+    ]
+    assert run_differences(RUN, {k: v for k, v in RUN.items() if k != "dtype"}) == [
+        'dtype is "fp32" there and absent now'
+    ]

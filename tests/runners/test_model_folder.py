@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.errors import SetupError
-from runners.model_folder import read_model_folder, read_weights, weights_sha256
+from runners.model_folder import BOUNDS, MAX_CONFIG_BYTES, read_model_folder, read_weights, weights_sha256
 
 K25 = {
     "architectures": ["KimiK25ForConditionalGeneration"],
@@ -47,6 +47,33 @@ def test_no_configuration_is_refused(tmp_path: Path, config: str) -> None:
     """Neither half a file nor JSON of another kind."""
     with pytest.raises(SetupError, match="expected the folder of a local model"):
         read_model_folder(folder_of(tmp_path, config))
+
+
+def test_a_configuration_that_is_too_large_says_so(tmp_path: Path) -> None:
+    """A file of 64 MiB and more is no configuration: its size is told, not what its bytes are not."""
+    folder_of(tmp_path, "{}")
+    with (tmp_path / "config.json").open("r+b") as file:
+        file.truncate(MAX_CONFIG_BYTES + 1)
+    with pytest.raises(SetupError, match=r"config\.json has more than 64 MiB; expected the configuration of a model"):
+        read_model_folder(tmp_path)
+
+
+@pytest.mark.parametrize("key", sorted(BOUNDS))
+def test_a_number_beyond_every_model_is_refused(tmp_path: Path, key: str) -> None:
+    """In any part of the configuration, and before anything is built: it would fill the memory, or never end."""
+    for part in ("", "text_config", "vision_config"):
+        for value in (10**9, 1e30, 10**400, -(10**9)):
+            folder_of(tmp_path, {**K25, part: {key: value}} if part else {**K25, key: value})
+            where = f"{part}.{key}" if part else key
+            with pytest.raises(SetupError, match=rf"config\.json: {where} is .*; expected [\d,]+ at most"):
+                read_model_folder(tmp_path)
+
+
+def test_the_largest_known_models_are_within_the_bounds() -> None:
+    """K2.5, Llama 405B and others have an eighth of each bound at most."""
+    known = {"num_hidden_layers": 126, "hidden_size": 16_384, "intermediate_size": 53_248, "vocab_size": 262_208}
+    known |= {"num_attention_heads": 128, "n_routed_experts": 512, "num_experts": 512, "num_nextn_predict_layers": 3}
+    assert {key for key, value in known.items() if value * 8 > BOUNDS[key]} == set()
 
 
 @pytest.mark.parametrize("value", [0, -1, "61", True, None])

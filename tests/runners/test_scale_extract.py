@@ -100,7 +100,7 @@ def test_rows_begin_where_the_folder_ends() -> None:
 
 def test_a_worker_with_another_model_does_nothing(tmp_path: Path) -> None:
     """The run that every shard names must be its own."""
-    with pytest.raises(SetupError, match="the machines of this cluster differ: weights_sha256"):
+    with pytest.raises(SetupError, match=r"the machines of this cluster differ; .*:\nweights_sha256"):
         ShardWorker(task(job(tmp_path), tmp_path / "out", facts(weights_sha256="v" * 64)))
 
 
@@ -122,7 +122,7 @@ def test_what_stands_somewhere_is_checked(tmp_path: Path) -> None:
     assert {one.id for one in drawn(60)} - set(done) == lost
     assert (number, len(said), "kept as *.broken" in said[0]) == (n, 1, True)
     assert len(list(asked.out.glob("*.broken"))) == 2
-    with pytest.raises(SetupError, match="shards of another run: dtype"):
+    with pytest.raises(SetupError, match="shards of another run; use a new --out, or the same options:\ndtype"):
         standing_at(Place(str(asked.out)), {**run, "dtype": "bf16"}, said.append)
 
 

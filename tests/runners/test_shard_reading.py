@@ -98,7 +98,7 @@ def test_what_does_not_fit_between_shards(tmp_path: Path) -> None:
     said = list(folder_problems(verify(tmp_path)))
 
     assert said == [
-        "shard-000003.json is of another run than the first shard: dtype is 'fp32' there and 'bf16' now",
+        'shard-000003.json is of another run than the first shard: dtype is "fp32" there and "bf16" now',
         "sample 's0' stands 2 times",
     ]
 
