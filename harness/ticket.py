@@ -7,13 +7,14 @@ was not tested, so everything that it says is compared with the run. Reads no fi
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
 from harness.errors import SetupError
+from harness.json_keys import once
 
 VERSION = 1
 PASSED = "passed"
@@ -129,7 +130,7 @@ def parse_ticket(data: bytes) -> Ticket:
     if len(data) > MAX_BYTES:
         raise SetupError(f"a ticket of {len(data):,} bytes, more than {MAX_BYTES >> 20} MiB; {EXPECTED}")
     try:
-        value = json.loads(data, object_pairs_hook=_once, parse_constant=_no_number)
+        value = json.loads(data, object_pairs_hook=once, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise SetupError(f"no ticket: {error!s:.200}; {EXPECTED}") from None
     row = _members(value, Ticket, "the ticket", _KINDS)
@@ -141,14 +142,6 @@ def parse_ticket(data: bytes) -> Ticket:
     )
     row["required"] = MappingProxyType(row["required"])
     return Ticket(**row)
-
-
-def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """An object; a key that comes twice would let two readers see two tickets."""
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        raise ValueError("a member comes twice")
-    return made
 
 
 def _no_number(text: str) -> Any:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.errors import HarnessError, SetupError
+from harness.json_keys import loads_once
 from harness.prompt import render
 from harness.types import Encode
 from runners import tables
@@ -149,6 +150,8 @@ def _rows(data: DataSet) -> Iterator[tuple[str, Mapping[str, Any] | SetupError]]
     if data.path.name.endswith(".parquet"):
         known = [name for name in tables.columns(data.path) if name not in data.ignore]
         _known_fields(known, data)
+        if twice := [name for name in FIELDS if known.count(name) > 1]:
+            raise SetupError(f"the column {twice[0]!r} comes twice; expected it once")
         for number, row in enumerate(tables.read_rows(data.path, known), 1):
             yield f"{data.shown}: row {number}", {key: _whole(value) for key, value in row.items()}
         return
@@ -257,7 +260,7 @@ def _parsed(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value)
+        return loads_once(value)
     except (ValueError, RecursionError) as error:
         raise SetupError(f"text that is no JSON: {error!s:.120}") from None
 

@@ -3,7 +3,6 @@
 Everything is read and checked before anything is asked. Knows nothing of HTTP, engines or goldens.
 """
 
-import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 from harness.errors import HarnessError, SetupError
 from harness.formats import Format, find_format
 from harness.inputs import Unusable
+from harness.json_keys import loads_once
 from harness.prompt import render
 from harness.store import MAX_BYTES, Lines, opened
 from harness.types import Encode
@@ -185,10 +185,10 @@ def json_object(line: bytes | str, expected: str = "`messages` or `prompt_ids`")
     """The object that a line is.
 
     Raises:
-        SetupError: No JSON, or another value.
+        SetupError: No JSON, an object in it with a key twice, or another value.
     """
     try:
-        value = json.loads(line)
+        value = loads_once(line)
     except UnicodeDecodeError:
         raise SetupError("no UTF-8 text, as in a binary file; expected JSON") from None
     except (ValueError, RecursionError) as error:

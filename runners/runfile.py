@@ -3,7 +3,6 @@
 Every fault of a file is told at once, with its line. Knows nothing of prompts, tickets or HTTP.
 """
 
-import json
 import re
 import tomllib
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from typing import Any
 
 from harness.errors import SetupError
 from harness.formats import Format, find_format, formats
+from harness.json_keys import loads_once
 from harness.store import path_trouble
 from harness.transport import OPENROUTER
 from runners.runfile_faults import Faults
@@ -243,7 +243,7 @@ def _board(path: str | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        value = json.loads(_read(path))
+        value = loads_once(_read(path))
     except (ValueError, RecursionError) as error:
         raise SetupError(f"{path}: no JSON: {error!s:.120}; expected what `tokenproof providers` writes") from None
     board = value if isinstance(value, dict) and "provider" in value else {"provider": value}

@@ -63,7 +63,7 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     try:
         with pq.ParquetFile(path, buffer_size=1 << 20) as file:
             yield file
-    except pa.ArrowException as error:
+    except (pa.ArrowException, ValueError) as error:  # the latter of an object with a member twice
         raise SetupError(f"{path} cannot be read as Parquet: {error!s:.200}") from error
     except OSError as error:
         raise SetupError(f"{path} cannot be read: {error.strerror or error!s:.200}; expected Parquet") from error

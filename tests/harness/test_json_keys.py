@@ -17,6 +17,7 @@ from harness.json_keys import (
     key_orders,
     key_rows,
     keys_sorted,
+    loads_once,
     other_values,
     restyle,
     wire_style,
@@ -214,3 +215,39 @@ RETYPED = [
 def test_values_in_other_types(text: str, others: tuple[str, ...] | None) -> None:
     """Each text that differs in the type of one value and whose dump is this text; () where no dump is."""
     assert other_values(text) == others
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+)
+
+
+@given(ANY)
+def test_json_without_a_key_twice_is_read_as_ever(value: Any) -> None:
+    """Text and bytes of any of JSON's encodings give what `json.loads` gives."""
+    for text in (json.dumps(value), json.dumps(value, ensure_ascii=False)):
+        assert loads_once(text) == json.loads(text)
+        for encoding in ("utf-8", "utf-16", "utf-32"):
+            data = text.encode(encoding, "surrogatepass")
+            assert loads_once(data) == json.loads(data)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('{"a": 1, "a": 1}', "a"),
+        ('{"a": 1, "\\u0061": 2}', "a"),
+        ('[0, {"x": {"b": [], "c": 1, "b": {}}}]', "b"),
+        ('{"": 0, "": 0}', ""),
+        ("{" + ", ".join(f'"{k}": 0' for k in [*range(200_000), 7]) + "}", "7"),
+    ],
+    ids=["flat", "escaped", "deep", "empty", "many"],
+)
+def test_a_key_that_comes_twice_is_named(text: str, key: str) -> None:
+    """At any depth and however it is spelt; the time is that of one pass."""
+    for given_text in (text, text.encode()):
+        with pytest.raises(ValueError, match=f"^a member comes twice: '{key}'$"):
+            loads_once(given_text)
+    with pytest.raises(ValueError, match="Expecting"):
+        loads_once("{")

@@ -96,6 +96,12 @@ def test_what_a_survey_counts(tmp_path: Path) -> None:
     ("row", "said"),
     [
         ("{", "no JSON: "),
+        ('{"prompt": "a", "prompt": "b"}', "no JSON: a member comes twice: 'prompt'"),
+        ('{"prompt": "a", "pr\\u006fmpt": "a"}', "no JSON: a member comes twice: 'prompt'"),
+        ('{"prompt": "a", "id": 1, "id": 1}', "no JSON: a member comes twice: 'id'"),
+        ('{"messages": [{"role": "user", "role": "system", "content": "x"}]}', "no JSON: a member comes twice: 'role'"),
+        ({"messages": '[{"role": "user", "content": "x", "content": "y"}]'}, "text that is no JSON: a member comes tw"),
+        ({"messages": HI, "tools": '[{"a": {"b": 1, "b": 2}}]'}, "text that is no JSON: a member comes twice: 'b'"),
         ("[1]", "a list; expected an object with `messages` or `prompt`"),
         ({"prompt": "x", "source": "s"}, "unknown: 'source'; known are id, messages, prompt, tools; what says nothing"),
         ({}, "neither `messages` nor `prompt`"),
@@ -230,6 +236,14 @@ def test_faults_of_parquet(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert told(parquet_run(tmp_path, {"prompt": ["x", "y"], "s": [1, 2]}))[0].startswith("p.parquet: unknown: 's'")
     assert len(read(parquet_run(tmp_path, {"prompt": ["x", "y"], "s": [1, 2]}, 'ignore = ["s"]\n'))) == 2
+    twice = pa.table([["x"], ["y"]], names=["prompt", "prompt"])
+    said = pa.StructArray.from_arrays([["user"], ["x"], ["y"]], names=["role", "content", "content"])
+    inside = pa.table({"messages": pa.ListArray.from_arrays([0, 1], said)})
+    for table, expected in ((twice, "the column 'prompt' comes twice"), (inside, "duplicate field names are present")):
+        pq.write_table(table, tmp_path / "p.parquet")
+        (line,) = told(run)
+        assert line.startswith("p.parquet: ")
+        assert expected in line
     (tmp_path / "p.parquet").write_bytes(b"PAR1 and no more")
     assert "cannot be read as Parquet" in told(run)[0]
 

@@ -83,6 +83,7 @@ def line(**fields: Any) -> str:
     ("text", "words"),
     [
         ("{", "p.jsonl:1: no JSON"),
+        ('{"prompt_ids": [1], "prompt_ids": [2]}', "p.jsonl:1: no JSON: a member comes twice: 'prompt_ids'"),
         ("[1]", "a list; expected an object with `messages` or `prompt_ids`"),
         (line(messages=...), "neither `messages` nor `prompt_ids`"),
         (line(messages=None), "the field 'messages' is NoneType, expected list"),

@@ -238,7 +238,9 @@ def test_a_scoreboard_of_another_run(tmp_path: Path) -> None:
     assert run_of(tmp_path, text=run_text(ONE), scoreboard=str(board)).pins == ("chutes/int4",)
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"answers": 3}', '{"provider": []}', "{" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"answers": 3}', '{"provider": []}', '{"only": ["chutes"], "only": ["novita"]}', "{" * 100_000]
+)
 def test_what_is_no_scoreboard(tmp_path: Path, text: str) -> None:
     """A file without a provider block is named."""
     (tmp_path / "board.json").write_text(text)
