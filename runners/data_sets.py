@@ -22,10 +22,8 @@ from runners.prompts import json_object, lines
 from runners.runfile import DataSet, RunFile
 
 FIELDS = ("id", "messages", "prompt", "tools")
-MAX_TOLD = 20
-"""Faults that are shown; the others are counted."""
-SHARD_IDS = 100_000
-"""Ids of which a set of hashes is made at a time."""
+MAX_TOLD = 20  # faults are shown; the others are counted
+SHARD_IDS = 100_000  # of which a set of hashes is made at a time
 
 
 @dataclass(frozen=True, slots=True)
