@@ -5,7 +5,7 @@ The owner of pyarrow in runners. Knows nothing of prompts, samples or ledgers.
 
 import os
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -37,6 +37,22 @@ KINDS: Mapping[str, pa.DataType] = MappingProxyType(
 )
 
 
+_WHOLE = (pa.types.is_integer,)
+FITTING: Mapping[str, Sequence[Callable[[pa.DataType], bool]]] = MappingProxyType(
+    {
+        "text": (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+        **dict.fromkeys(("int", "id", "byte"), _WHOLE),
+        "number": (pa.types.is_floating, *_WHOLE),
+        "flag": (pa.types.is_boolean,),
+    }
+)
+"""Types of Arrow whose values can be of a kind."""
+LISTS = (
+    *(pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list),
+    *(pa.types.is_list_view, pa.types.is_large_list_view),
+)
+
+
 def columns(path: Path) -> tuple[str, ...]:
     """Names of a file's columns.
 
@@ -47,6 +63,34 @@ def columns(path: Path) -> tuple[str, ...]:
         return tuple(file.schema_arrow.names)
 
 
+def mistyped(path: Path, kinds: Mapping[str, Kind]) -> Iterator[tuple[str, str]]:
+    """(name, Arrow's name of its type) of each column that is there and whose values cannot be of its kind.
+
+    A text may be of any encoding, a whole number of any width and sign, a list of any sort; nothing else is taken for
+    another thing: a flag is no number. Within a list the type `null` fits, for there are lists without a value.
+
+    Raises:
+        SetupError: It is no Parquet file, or cannot be read.
+    """
+    with _opened(path) as file:
+        for field in file.schema_arrow:
+            if field.name in kinds and not _fits(field.type, kinds[field.name]):
+                yield field.name, str(field.type)
+
+
+def _fits(there: pa.DataType, kind: Kind) -> bool:
+    if pa.types.is_dictionary(there):
+        return _fits(there.value_type, kind)
+    if isinstance(kind, str):
+        return any(test(there) for test in FITTING[kind])
+    if isinstance(kind, tuple):
+        listed = any(test(there) for test in LISTS)
+        return listed and (pa.types.is_null(there.value_type) or _fits(there.value_type, kind[0]))
+    return pa.types.is_struct(there) and all(
+        there.get_field_index(name) >= 0 and _fits(there.field(name).type, part) for name, part in kind.items()
+    )
+
+
 def read_rows(path: Path, wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
     """The wanted columns of each row, in order.
 
@@ -55,7 +99,23 @@ def read_rows(path: Path, wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
     """
     with _opened(path) as file:
         for batch in file.iter_batches(batch_size=READ_ROWS, columns=list(wanted)):
-            yield from batch.to_pylist()
+            try:
+                rows = batch.to_pylist()
+            except UnicodeDecodeError as error:
+                raise SetupError(
+                    f"{path}: column {_undecodable(batch)!r} holds bytes that are no UTF-8 text"
+                ) from error
+            yield from rows
+
+
+def _undecodable(batch: pa.RecordBatch) -> str:
+    """The first column whose texts cannot be read."""
+    for name, values in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            values.to_pylist()
+        except UnicodeDecodeError:
+            return str(name)
+    return ""
 
 
 @contextmanager
