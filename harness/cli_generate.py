@@ -37,6 +37,7 @@ from harness.cli_samples import (
     write_samples,
 )
 from harness.encoder import encode_prompt_text
+from harness.errors import SetupError
 from harness.settings import settings
 
 if TYPE_CHECKING:
@@ -102,12 +103,19 @@ def generate(
         stop = run_it(launched(loaded, ungated, habits, n_judges(judges), amend), to)
         if not stop.good:
             complain(f"stopped: {said(stop)}; the same command goes on from here")
-        told = write_samples(loaded.out, judging(None, None, False, habits).kit, allow_unverified_prompt)
+        code = 0 if stop.good else INTERRUPTED if stop.why == "interrupted" else 1
+        try:
+            told = write_samples(loaded.out, judging(None, None, False, habits).kit, allow_unverified_prompt)
+        except SetupError as error:
+            if stop.good:
+                raise
+            complain(f"no samples were written: {error}")  # why the run stopped is what the code tells
+            raise typer.Exit(code) from None
         if as_json:
             print(json.dumps(told | {"stop": {"why": stop.why, "text": stop.text}}, ensure_ascii=False))
         else:
             print_summary(told)
-        raise typer.Exit(0 if stop.good else INTERRUPTED if stop.why == "interrupted" else 1)
+        raise typer.Exit(code)
 
 
 def n_judges(typed: int | None) -> int:

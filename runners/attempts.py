@@ -6,6 +6,7 @@ What came is in the ledger before anything else is done with it. Knows nothing o
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from harness.errors import HarnessError, ProviderError
 from harness.records import receipt
@@ -85,7 +86,7 @@ class Attempts:
     ) -> None:
         self._desk, self._commits, self._assess, self._outside = desk, commits, assess, outside
         self._next_number, self._block_number = next_number, block_number
-        self._settling: set[asyncio.Task[None]] = set()
+        self._sending, self._settling = set[asyncio.Task[Any]](), set[asyncio.Task[None]]()
 
     async def ask(self, task: Task, reserved: int) -> Failure | None:
         """Send a prompt whose money is reserved; None where it is answered, or where nothing was sent any more.
@@ -107,11 +108,21 @@ class Attempts:
         desk.n_requests += 1
         began = self._outside.clock()
         try:
-            reply = await self._outside.transport.send(Call("POST", PATH, request, desk.orders.read_timeout_s))
+            reply = await self._reply(Call("POST", PATH, request, desk.orders.read_timeout_s))
         except HarnessError as error:
             partial = error.partial if isinstance(error, UnansweredError) else b""
             return await self._failed(sent, of_error(error), partial)
         return await self._came(sent, reply, self._outside.clock() - began)
+
+    async def _reply(self, call: Call) -> Reply:
+        """The one part of an attempt that may be given up: what has come must reach the ledger and the judges."""
+        asking = asyncio.current_task()
+        assert asking is not None, "each attempt is a task"
+        self._sending.add(asking)
+        try:
+            return await self._outside.transport.send(call)
+        finally:
+            self._sending.discard(asking)
 
     async def _came(self, sent: Sent, reply: Reply, took_s: float) -> Failure | None:
         now = self._outside.now()
@@ -231,8 +242,8 @@ class Attempts:
             await asyncio.wait(self._settling)
 
     def give_up(self) -> None:
-        """Ask no more; the next run will."""
-        for task in self._settling:
+        """Wait for no reply any more, and ask for no cost; the next run will."""
+        for task in (*self._sending, *self._settling):
             task.cancel()
 
 

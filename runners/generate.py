@@ -113,8 +113,6 @@ class Run:
             text = "nothing more is sent; what is under way still comes in (Ctrl-C again gives it up, perhaps paid)"
             self.desk.stop("interrupted", text)
             return
-        for task in self._asking:
-            task.cancel()
         self._attempts.give_up()
 
     def progress(self) -> Progress:

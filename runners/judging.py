@@ -9,11 +9,13 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 from harness.encoder import encode_ordinary, encode_prompt_text, load_vocab
@@ -125,7 +127,9 @@ class Judges:
         """Verdicts in the order of the batch."""
         work = partial(_judged_by, self._recipe) if isinstance(self._pool, ThreadPoolExecutor) else _judged_here
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, work, tuple(batch))
+            with _born_deaf():
+                found = asyncio.get_running_loop().run_in_executor(self._pool, work, tuple(batch))
+            return await found
         except BrokenProcessPool as error:
             said = "a process that judges has died; the answers are in the ledger: run the same command again"
             raise SetupError(said) from error
@@ -133,6 +137,17 @@ class Judges:
     def close(self) -> None:
         """End the processes; a batch that they have begun is finished first."""
         self._pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _born_deaf() -> Iterator[None]:
+    """A process that is begun in here does not hear Ctrl-C, also before `_begin`: that would be the end of the pool."""
+    resource_tracker.ensure_running()  # when it begins, it opens our ears again
+    heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, heard)
 
 
 _RECIPES: list[Recipe] = []  # of a process of the pool: the one that it was begun with

@@ -18,7 +18,8 @@ from typer.testing import CliRunner, Result
 from harness import cli
 from harness.hashes import hashes
 from harness.ticket import Ticket, TicketProvider, dump_ticket, sealed, utc_text
-from runners.output import SUMMARY
+from runners.ledger import open_ledger
+from runners.output import LEDGER, SUMMARY
 from runners.samples import COLUMNS
 from runners.tables import read_rows
 from tests.conftest import ROOT
@@ -205,3 +206,49 @@ def test_a_run_that_is_broken_off_is_taken_up(tmp_path: Path, number: signal.Sig
     assert second.exit_code == 0, second.stderr
     assert len(app.asked) <= 60 + 4  # at most what was under way is paid twice
     assert json.loads(second.stdout)["samples"] == 60
+
+
+def test_twice_ctrl_c_is_interrupted_whatever_is_under_way(tmp_path: Path) -> None:
+    """Status 130 and no traceback, at any moment; the same command does the rest and pays only for what was open."""
+    app, moments = Counted(delay_s=0.02), (1, 30)
+    with Served(app) as url:
+        path = written(tmp_path, url, 200, concurrency="8")
+        for n in moments:
+            before = len(app.asked)
+            with subprocess.Popen(
+                [*COMMAND, str(path), *UNGATED], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            ) as process:
+                deadline = time.monotonic() + 60
+                while len(app.asked) < before + n and time.monotonic() < deadline:
+                    time.sleep(0.002)
+                process.send_signal(signal.SIGINT)
+                time.sleep(0.002 * n)
+                process.send_signal(signal.SIGINT)
+                _, err = process.communicate(timeout=30)
+            assert (process.returncode, "Traceback" in err, "not judged" in err) == (130, False, False), err
+        assert len(app.asked) < 200
+        last = run(path, *UNGATED, "--json")
+
+    assert json.loads(last.stdout)["samples"] == 200
+    assert len(app.asked) <= 200 + 8 * len(moments)
+
+
+@pytest.mark.parametrize(("why", "code"), [("interrupted", 130), ("judge", 1), ("done", 2)])
+def test_why_a_run_stopped_is_what_the_code_tells(
+    tmp_path: Path, host: tuple[Counted, str], monkeypatch: pytest.MonkeyPatch, why: str, code: int
+) -> None:
+    """Also where no samples can be written after it: that is told, and alone it is status 2."""
+    from harness import cli_generate
+    from runners.progress import Stop
+
+    path = written(tmp_path, host[1])
+    assert run(path, *UNGATED).exit_code == 0
+    monkeypatch.setattr(cli_generate, "run_it", lambda launch, to: Stop(why, "so"))
+    with open_ledger(tmp_path / "out" / LEDGER) as ledger:
+        ledger.commit([[("DELETE FROM verdict WHERE job = 3", ())]])
+
+    result = run(path, *UNGATED, "--json")
+
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert "the answer to a/2 is not judged yet" in result.stderr
+    assert ("no samples were written" in result.stderr) == (code != 2)

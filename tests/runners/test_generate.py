@@ -286,6 +286,38 @@ async def test_ctrl_c_twice_gives_up_what_is_under_way(tmp_path: Path) -> None:
     assert (ran.totals.n_unknown, ran.totals.n_attempts, ran.totals.reserved_nano) == (n, 4 + n, 0)
 
 
+@pytest.mark.parametrize("n_turns", range(6))
+async def test_ctrl_c_twice_loses_no_verdict_of_what_has_come(tmp_path: Path, n_turns: int) -> None:
+    """However far an answer is when it is given up: every answer that the ledger has is judged."""
+    made: list[Run] = []
+
+    class Twice(Direct):
+        """Interrupts the run twice, some turns of the loop after it gave its tenth reply."""
+
+        async def send(self, call: Call) -> Reply:
+            reply = await super().send(call)
+            if len(self.seen) == 10:
+                self.beside = asyncio.create_task(self.twice())
+            return reply
+
+        async def twice(self) -> None:
+            for _ in range(n_turns):
+                await asyncio.sleep(0)
+            made[0].interrupt()
+            made[0].interrupt()
+
+    async def during(run: Run) -> None:
+        made.append(run)
+
+    ran = await run(tmp_path, Twice(host()), prompts(60), during=during)
+
+    assert ran.stop.why == "interrupted"
+    assert ran.ends()["answered"] >= 1
+    assert [row.id for row in ran.rows if row.answer is not None and row.verdict is None] == []
+    ran = await run(tmp_path, Direct(host()), prompts(60))
+    assert ran.ends() == {"answered": 60}
+
+
 async def test_answers_without_a_verdict_are_judged_first(tmp_path: Path) -> None:
     """A run that ended between answer and verdict loses neither; nothing is asked."""
     await run(tmp_path, Direct(host()), prompts(5))

@@ -1,6 +1,8 @@
 """runners.judging: the gate's own judge, in processes beside the loop."""
 
+import asyncio
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -96,3 +98,18 @@ def test_the_processes_end_with_their_runner() -> None:
     while child.exists() and child.read_text().rpartition(")")[2].split()[0] != "Z":
         assert time.monotonic() < deadline, "a process that judges is still there"
         time.sleep(0.05)
+
+
+async def test_ctrl_c_before_a_process_stands_harms_nothing() -> None:
+    """A terminal sends it to the whole group: a process that is being born judges all the same."""
+    judges = Judges(RECIPE, 1)
+    judging = asyncio.create_task(judges.judge(_answers()))
+    while not judging.done():
+        for process in multiprocessing.active_children():
+            os.kill(process.pid or 0, signal.SIGINT)
+        await asyncio.sleep(0.01)
+    good, bad = judging.result()
+    judges.close()
+
+    assert (good.name, bad.name) == ("verified", "rejected")
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
