@@ -112,8 +112,8 @@ def extract(
 
     Ids go in, never text. A shard is a safetensors file with a JSON manifest beside it, each written under a temporary
     name, synced and renamed; the same command takes up a run that was broken off, and computes nothing again that
-    stands there whole. Layers are numbered as hidden_states of transformers: k is the output of the first k decoder
-    layers.
+    stands there whole, with the ids that it has in SAMPLES now; contents.jsonl says what must stand there. Layers are
+    numbered as hidden_states of transformers: k is the output of the first k decoder layers.
 
     --backend sglang asks two running servers of one model, each started with --disable-radix-cache and
     --chunked-prefill-size -1: one with --enable-return-hidden-states, one with --enable-return-aux-hidden-states
@@ -129,11 +129,13 @@ def extract(
     served another model shows up as a drop. States that are not finite are never written.
 
     --ray computes on the machines of a cluster, --workers models at a time. All of them must see SAMPLES' model at the
-    same path and be able to write to --out. A worker that dies is replaced, and its shards are computed again.
+    same path and be able to write to --out. A worker that dies is replaced, and its shards are computed again. One
+    run at a time: in a folder elsewhere a file .lock says so, which a killed run leaves behind.
 
     \b
     exit code 0  every sample's states stand in whole shards, or it was left out as the options say
-              1  --spot-check found states that differ, or --plan does not fit on the disk
+              1  --spot-check found states that differ, samples stand there that SAMPLES has no more, or --plan does
+                 not fit on the disk
               2  wrong call, unusable samples or model, a full disk: what is whole stays
             130  interrupted: what is whole stays
 
@@ -223,7 +225,8 @@ def _print_done(done: Done, typed: Typed) -> int:
         print(_told(done.summary, typed.uri, str(done.agreeing)))
         if done.spots:
             print_spots(done.spots, typed.dtype)
-    return report.EXIT_REJECTED if any(not spot.holds for spot in done.spots) else 0
+    wrong = done.summary.vanished or any(not spot.holds for spot in done.spots)
+    return report.EXIT_REJECTED if wrong else 0
 
 
 @contextmanager
@@ -252,6 +255,8 @@ def _told(summary: "Summary", out: str, agreement: str) -> str:
         f"{summary.samples} samples, {summary.tokens:,} tokens, {summary.shards} shards, {summary.n_bytes:,} bytes"
     ]
     parts += [f"{summary.done_before} stood there already"] if summary.done_before else []
+    parts += [f"{summary.changed} of other ids or another mask than before"] if summary.changed else []
+    parts += [f"{summary.vanished} that the samples file has no more"] if summary.vanished else []
     parts += [f"{summary.over_long} over-long"] if summary.over_long else []
     parts += [f"{summary.set_aside} set aside"] if summary.set_aside else []
     parts += [agreement] if agreement else []

@@ -36,9 +36,12 @@ HEADERS = ("shard", "back end", "samples", "tokens", "bytes", "dtype and layers"
 def verify(folder: FolderPath, as_json: JsonLines = False) -> None:
     """Read every byte and hold it against the manifests: headers, counts, checksums, the ids and masks of each sample.
 
+    And the folder against the list of what must stand there (contents.jsonl): every sample of the run, and every file
+    of a trainer's data set.
+
     \b
-    exit code 0  every shard is what was written
-              1  something is not: named on its line
+    exit code 0  every shard is what was written, and all are there
+              1  something is not, or is missing: named on its line
               2  wrong call, or no shard there
 
     \b
@@ -57,7 +60,7 @@ def verify(folder: FolderPath, as_json: JsonLines = False) -> None:
                 seen.append((path, manifest, found))
                 bad += bool(found)
                 _print_checked(path.stem, manifest, found, as_json)
-        between = list(folder_problems(seen))
+        between = list(folder_problems(folder, seen))
         for text in between:
             print(json.dumps({"shard": None, "problems": [text]}) if as_json else report.printable(f"bad   {text}"))
         for name in unfinished(folder):

@@ -8,19 +8,16 @@ text.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import chain
-from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from harness.errors import SetupError
-from runners.manifests import Manifest, run_differences
-from runners.shards import Kept, checked, manifests, set_apart
+from runners.manifests import Manifest
+from runners.shards import Kept
+from runners.standing import Done
 from runners.states import Backend, Sample, States
 
 OverLong = Literal["drop", "cut", "refuse"]
 """What becomes of a sample with more ids than --max-length: left out and counted, its first ids kept, or an error."""
-Done = dict[str, tuple[str, str]]
-"""Sample id -> (ids_sha256, mask_sha256) of what stands in whole shards, or was set aside."""
 
 
 class Sink(Protocol):
@@ -44,7 +41,14 @@ def keep_all(kept: Sequence[Kept]) -> tuple[Sequence[Kept], Sequence[Mapping[str
 
 @dataclass(slots=True)
 class Summary:
-    """What a run did. `done_before` are samples that stood there already; `over_long` counts what the policy met."""
+    """What a run did.
+
+    Attributes:
+        done_before: Samples that stood there already.
+        over_long: What the policy met; `over_long_ids` names the first of them, as the other lists do.
+        changed: Samples that stood there with other ids or another mask, and were computed again.
+        vanished: Samples that stand there and that the samples file has no more.
+    """
 
     samples: int = 0
     tokens: int = 0
@@ -54,6 +58,10 @@ class Summary:
     over_long: int = 0
     set_aside: int = 0
     over_long_ids: list[str] = field(default_factory=list)
+    changed: int = 0
+    changed_ids: list[str] = field(default_factory=list)
+    vanished: int = 0
+    vanished_ids: list[str] = field(default_factory=list)
 
     def add(self, manifest: Manifest) -> None:
         """Count one shard."""
@@ -63,8 +71,14 @@ class Summary:
         self.n_bytes += manifest.n_bytes
         self.set_aside += len(manifest.set_aside)
 
+    def resumed(self, changed: Sequence[str], vanished: Sequence[str]) -> "Summary":
+        """Count what became of samples since they were computed."""
+        self.changed, self.changed_ids = len(changed), list(changed[:MAX_NAMED])
+        self.vanished, self.vanished_ids = len(vanished), list(vanished[:MAX_NAMED])
+        return self
 
-MAX_NAMED = 100  # over-long samples named in a summary
+
+MAX_NAMED = 100  # samples of a kind that a summary names
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +168,23 @@ def _check_shape(sample: Sample, states: States, backend: Backend) -> None:
         )
 
 
-def wanted(samples: Iterable[Sample], limits: Limits, done: Done, summary: Summary) -> Iterator[Sample]:
+def wanted(
+    samples: Iterable[Sample],
+    limits: Limits,
+    done: Done,
+    summary: Summary,
+    *,
+    listed: Done | None = None,
+    changed: Callable[[str], None] | None = None,
+) -> Iterator[Sample]:
     """What is to be computed: not done, and not too long.
 
+    Args:
+        listed: Takes every sample that is done or to be computed, in order.
+        changed: Told of each sample that stands there with other ids or another mask; None where none may be.
+
     Raises:
-        SetupError: Two samples of one id, one that stands there with other ids, or one that is too long to be allowed.
+        SetupError: Two samples of one id, one that changed where none may, or one that is too long to be allowed.
     """
     seen: set[str] = set()
     for sample in samples:
@@ -172,15 +198,19 @@ def wanted(samples: Iterable[Sample], limits: Limits, done: Done, summary: Summa
         if fitting is None:
             continue
         before = done.get(sample.id)
-        if before is None:
-            yield fitting
-        elif before == (fitting.ids_sha256, fitting.mask_sha256):
+        if listed is not None:
+            listed[sample.id] = (fitting.ids_sha256, fitting.mask_sha256)
+        if before == (fitting.ids_sha256, fitting.mask_sha256):
             summary.done_before += 1
-        else:
-            raise SetupError(
-                f"sample {sample.id!r:.80} was extracted with other ids or another loss_mask; use a new --out, so that "
-                "old and new states never stand in one folder"
-            )
+            continue
+        if before is not None:
+            if changed is None:
+                raise SetupError(
+                    f"sample {sample.id!r:.80} was extracted with other ids or another loss_mask; use a new --out, so "
+                    "that old and new states never stand in one folder"
+                )
+            changed(sample.id)
+        yield fitting
 
 
 def fitted(sample: Sample, limits: Limits) -> Sample | None:
@@ -215,43 +245,3 @@ def windows(samples: Iterable[Sample], limits: Limits) -> Iterator[list[Sample]]
         room -= size
     if group:
         yield group
-
-
-def standing(
-    folder: Path, run: Mapping[str, Any], complain: Callable[[str], None] = lambda _: None
-) -> tuple[Done, list[Manifest], int]:
-    """What stands in a folder, every byte of it checked: (done, whole shards, number of the next one).
-
-    A shard that is not what was written is set aside under another name, and its samples count as not done.
-
-    Raises:
-        SetupError: Shards of another run stand there.
-    """
-    done: Done = {}
-    whole: list[Manifest] = []
-    number = -1
-    for path, manifest, found in checked(manifests(folder)):
-        number = int(path.stem.rpartition("-")[2])
-        if manifest is None or found:
-            complain(f"{path.name}: {found[0]}; kept as *.broken, and computed again")
-            set_apart((path.with_suffix(".safetensors"), path))
-            continue
-        count_in(done, manifest, run, str(folder))
-        whole.append(manifest)
-    return done, whole, number + 1
-
-
-def count_in(done: Done, manifest: Manifest, run: Mapping[str, Any], where: str) -> None:
-    """Add the samples of a whole shard to what is done.
-
-    Raises:
-        SetupError: It is a shard of another run, or one of its samples stands in another one too.
-    """
-    if parted := run_differences(manifest.run, run):
-        raise SetupError(
-            "\n".join((f"{where} holds shards of another run; use a new --out, or the same options:", *parted))
-        )
-    for line in chain(manifest.samples, manifest.set_aside):
-        if line["id"] in done:
-            raise SetupError(f"{where}: sample {line['id']!r:.80} stands in two shards; remove one of them")
-        done[line["id"]] = (line["ids_sha256"], line["mask_sha256"])

@@ -3,23 +3,24 @@
 The order of it all; the parts are in `extract`, `shards` and the back ends.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from harness.errors import SetupError
+from runners.contents import Contents, named, write_contents
 from runners.examining import Examiner
-from runners.extract import Done, Limits, OverLong, Summary, extract, standing
+from runners.extract import Limits, OverLong, Summary, extract
 from runners.extract_plan import ExtractPlan, Survey, demand_room, free_bytes, state_bytes, survey
 from runners.manifests import Manifest, read_manifest, run_block
 from runners.model_folder import file_sha256, read_model_folder
 from runners.out_folder import locked
 from runners.sample_rows import read_samples
-from runners.shards import About, manifests, sample_bytes
-from runners.state_layouts import check_layout, refuse_foreign, sink_for
+from runners.shards import About, manifests, sample_bytes, set_apart
+from runners.standing import Done, done_of, outdated, outdated_text, pair, standing, vanished_text
+from runners.state_layouts import check_layout, data_set_of, refuse_foreign, sink_for
 from runners.states import Backend, Facts, choose_layers
 
 WITHOUT_HEAD = Examiner()
@@ -78,9 +79,7 @@ def listed(folder: Path) -> Done:
     done: Done = {}
     for path in manifests(folder) if folder.is_dir() else ():
         with suppress(SetupError):
-            manifest = read_manifest(path)
-            for line in chain(manifest.samples, manifest.set_aside):
-                done[line["id"]] = (line["ids_sha256"], line["mask_sha256"])
+            done.update(done_of([read_manifest(path)]))
     return done
 
 
@@ -130,9 +129,69 @@ def run_job(
         if not held.known:
             refuse_foreign(job.layout, job.out)
         about = about_of(job, facts, examiner.told())
-        done, whole, number = standing(job.out, about.run, complain)
-        sink = sink_for(job.layout, job.out, number, about, whole)
-        tick = start(surveyed(job, facts, done))
+        _, whole, number = standing(job.out, about.run, complain)
+        ours = resuming(job, facts, whole, complain, lambda shard: set_apart(pair(job.out / shard), "old"))
+        sink = sink_for(job.layout, job.out, number, about, ours.whole)
+        tick = start(ours.survey)
         samples = read_samples(job.samples, facts.vocab_size)
         held.claim()
-        return extract(samples, backend, sink, limits, done, examine=examiner, tick=tick)
+        write_contents(job.out, contents_of(job, about, ours.survey))
+        summary = extract(samples, backend, sink, limits, ours.done, examine=examiner, tick=tick)
+        return summary.resumed(ours.changed, ours.vanished)
+
+
+def contents_of(job: Job, about: About, told: Survey) -> Contents:
+    """What the folder must hold in the end."""
+    return Contents(job.layout, about.samples_file, told.listed, data_set_of(job.layout))
+
+
+@dataclass(frozen=True, slots=True)
+class Resuming:
+    """What a run finds, held against the samples as they are now.
+
+    Attributes:
+        done, whole: What counts of it.
+        survey: What there is to do.
+        changed: Samples that stood there with other ids or another mask: their shards count no more.
+        vanished: Samples that stand there, and that are to be extracted no more.
+    """
+
+    done: Done
+    whole: Sequence[Manifest]
+    survey: Survey
+    changed: Sequence[str]
+    vanished: Sequence[str]
+
+
+def resuming(
+    job: Job,
+    facts: Facts,
+    whole: Sequence[Manifest],
+    complain: Callable[[str], None],
+    put_away: Callable[[str], None],
+    *,
+    local: bool = True,
+) -> Resuming:
+    """Hold what stands there against the samples; `put_away` is given the name of each manifest that counts no more.
+
+    Raises:
+        SetupError: As `surveyed`, or a sample has changed where rows may not move.
+    """
+    told = surveyed(job, facts, done_of(whole), local=local)
+    changed = told.changed
+    if changed and data_set_of(job.layout) is not None:
+        raise SetupError(
+            f"{job.out}: {named(changed)} there with other ids or another loss_mask than in {job.samples.name} now, "
+            f"and rows of --layout {job.layout} may not move: begin anew in another --out"
+        )
+    whole, go = outdated(whole, changed)
+    if go:
+        told = surveyed(job, facts, done_of(whole), local=local)  # all of it said before anything is touched
+    for manifest in go:
+        complain(outdated_text(manifest, changed))
+        put_away(manifest.file.replace(".safetensors", ".json"))
+    done = done_of(whole)
+    vanished = [name for name in done if name not in told.listed]
+    if vanished:
+        complain(vanished_text(vanished, job.samples.name))
+    return Resuming(done, whole, told, changed, vanished)

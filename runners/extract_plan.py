@@ -5,11 +5,12 @@ Counts from lengths alone; no model is loaded.
 
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.errors import SetupError
-from runners.extract import Done, Limits, Summary, wanted, windows
+from runners.extract import Limits, Summary, wanted, windows
+from runners.standing import Done
 from runners.states import Sample
 from runners.tensor_bytes import ITEM_BYTES
 from runners.tensors import NAMES, dtype
@@ -28,6 +29,7 @@ class Weight:
     files_per_sample: int = 0
 
 
+LISTED_BYTES = 192  # of a sample in the list of contents beside its name; and of that list's two other lines
 LAYOUTS: Mapping[str, Weight] = {
     "native": Weight(9, 640, 8192),
     "specforge": Weight(9 + 16, 640 + 4096, 8192, 1),
@@ -43,6 +45,8 @@ class Survey:
         samples, tokens, shards: To be computed and written; `longest` in ids.
         name_bytes: Of the samples' ids.
         done: Samples that stand there already; `over_long` are those that the policy met.
+        changed: Those that stand there with other ids or another mask, and are to be computed.
+        listed: The hashes of all that are done or to be computed, in order.
     """
 
     samples: int = 0
@@ -52,20 +56,24 @@ class Survey:
     name_bytes: int = 0
     done: int = 0
     over_long: int = 0
+    changed: tuple[str, ...] = ()
+    listed: Done = field(default_factory=dict, compare=False, repr=False)
 
 
 def survey(samples: Iterable[Sample], limits: Limits, done: Done) -> Survey:
     """Read everything once: whatever is wrong with a sample is told before the first forward."""
-    summary = Summary()
+    summary, listed, changed = Summary(), Done(), list[str]()
+    found = wanted(samples, limits, done, summary, listed=listed, changed=changed.append)
     n = n_tokens = longest = shards = name_bytes = 0
-    for group in windows(wanted(samples, limits, done, summary), limits):
+    for group in windows(found, limits):
         lengths = [len(sample.ids) for sample in group]
         shards += 1
         n += len(group)
         n_tokens += sum(lengths)
         longest = max(longest, *lengths)
         name_bytes += sum(len(sample.id.encode()) for sample in group)
-    return Survey(n, n_tokens, longest, shards, name_bytes, summary.done_before, summary.over_long)
+    counts = (summary.done_before, summary.over_long)
+    return Survey(n, n_tokens, longest, shards, name_bytes, *counts, tuple(changed), listed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +97,15 @@ class ExtractPlan:
         """All that will be written; a little is added for names and headers, so that it is no less than that."""
         told, weight = self.survey, self._weight
         per_token = self.state_bytes_per_token + weight.token
-        return told.tokens * per_token + told.samples * weight.sample + told.name_bytes + told.shards * weight.shard
+        beside = sum(LISTED_BYTES + len(name.encode()) for name in told.listed) + LISTED_BYTES * bool(self.files)
+        names = told.samples * weight.sample + told.name_bytes
+        return told.tokens * per_token + names + told.shards * weight.shard + beside
 
     @property
     def files(self) -> int:
-        """Shards, the manifest of each, and files of a sample."""
-        return 2 * self.survey.shards + self._weight.files_per_sample * self.survey.samples
+        """Shards, the manifest of each, files of a sample, and the list of the folder's contents."""
+        of_shards = 2 * self.survey.shards + self._weight.files_per_sample * self.survey.samples
+        return of_shards + bool(of_shards)
 
     @property
     def hours(self) -> float | None:

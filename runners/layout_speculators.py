@@ -19,16 +19,16 @@ PARTS = ".data-set"  # where it is made, inside the folder: a rename is then eno
 FEATURES = {"input_ids": "int32", "loss_mask": "int8"}
 
 
-def write_data_set(folder: Path) -> None:
+def write_data_set(folder: Path) -> int:
     """The data set of all rows: input_ids, loss_mask, seq_len; `load_from_disk(folder)` reads it as torch tensors.
 
-    Nothing is written where no sample was kept.
+    Gives the number of rows. Nothing is written where no sample was kept.
 
     Raises:
         SetupError: It cannot be written, or does not read back as it should.
     """
     if not any(read_manifest(path).samples for path in manifests(folder)):
-        return  # the library makes no data set of nothing
+        return 0  # the library makes no data set of nothing
     parts = folder / PARTS
     shutil.rmtree(parts, ignore_errors=True)
     features = {name: datasets.List(datasets.Value(kind)) for name, kind in FEATURES.items()}
@@ -45,6 +45,7 @@ def write_data_set(folder: Path) -> None:
         n_rows = len(made)
         _move(parts / "made", folder)
         _check(folder, n_rows)
+        return n_rows
     except (OSError, datasets.exceptions.DatasetsError) as error:
         raise SetupError(f"{folder}: the data set cannot be written ({error!s:.200}); the states stay") from error
     finally:

@@ -9,14 +9,17 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
 from harness.errors import SetupError
+from runners.contents import NAME as CONTENTS
 from runners.manifests import FORMAT, read_manifest
 from runners.shards import manifests
 
 LOCK = ".lock"
+LEFT_OVER = (".shard-*", f".{CONTENTS}.*")  # of files that were being written
 MAX_MARKS = 1 << 16  # bytes of a lock that are looked at: a mark is a line
 
 
@@ -63,7 +66,7 @@ def locked(folder: Path, layout: str) -> Iterator[Held]:
         if not all(line.startswith(f"{FORMAT} ".encode()) for line in marks.splitlines()):
             raise SetupError(f"{folder / LOCK} is not a lock of tokenproof: choose another --out")
         known = mark in marks.splitlines(keepends=True) or any(_is_of(path, layout) for path in manifests(folder))
-        for part in folder.glob(".shard-*") if known else ():
+        for part in chain.from_iterable(map(folder.glob, LEFT_OVER)) if known else ():
             part.unlink(missing_ok=True)
         yield Held(known, lock, b"" if mark in marks else mark)
 

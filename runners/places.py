@@ -3,16 +3,20 @@
 The owner of fsspec. Knows nothing of what the files hold.
 """
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
 
 import fsspec  # type: ignore[import-untyped]
+from fsspec.implementations.local import LocalFileSystem  # type: ignore[import-untyped]
 
 from harness.errors import SetupError
 
 SHOWN_WHOLE = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss", "r2"})
 """Object stores: a file is seen once all of it is there, and to rename one is to copy it."""
+
+UNKNOWN_WAY = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 
 
 class Place:
@@ -44,6 +48,54 @@ class Place:
         except OSError as error:
             raise self._trouble("cannot be read", error) from error
         return sorted(entry["name"].rstrip("/").rsplit("/", 1)[-1] for entry in found if entry["type"] == "file")
+
+    @property
+    def local(self) -> Path | None:
+        """The folder as a path of this machine; None where it is none."""
+        return Path(self._root) if isinstance(self._fs, LocalFileSystem) else None
+
+    def create(self, name: str, data: bytes) -> bool | None:
+        """Make a file where none is: False where one is.
+
+        None where one was made, and where this file system cannot promise that nobody else made it in that moment.
+        """
+        try:
+            return self._created(name, data)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise self._trouble(f"{name} cannot be written", error) from error
+
+    def _created(self, name: str, data: bytes) -> bool | None:
+        try:
+            with self._fs.open(self._at(name), "xb") as file:
+                file.write(data)
+            return True
+        except (ValueError, NotImplementedError):
+            pass  # a way of opening that it does not know
+        except OSError as error:
+            if isinstance(error, FileExistsError) or error.errno not in UNKNOWN_WAY:
+                raise
+        if self._fs.exists(self._at(name)):
+            return False
+        with self._fs.open(self._at(name), "wb") as file:
+            file.write(data)
+        return None
+
+    def read(self, name: str, limit: int) -> bytes:
+        """The first bytes of a file."""
+        try:
+            with self._fs.open(self._at(name), "rb") as file:
+                return bytes(file.read(limit))
+        except OSError as error:
+            raise self._trouble(f"{name} cannot be read", error) from error
+
+    def remove(self, name: str) -> None:
+        """Take a file away."""
+        try:
+            self._fs.rm_file(self._at(name))
+        except OSError as error:
+            raise self._trouble(f"{name} cannot be removed", error) from error
 
     def fetch(self, name: str, folder: Path) -> Path:
         """A copy of a file, under its name in a local folder."""

@@ -17,14 +17,16 @@ from harness.errors import SetupError
 from harness.response import loads
 from harness.store import golden_text
 from runners.examining import Examiner
-from runners.extract import Done, Limits, Summary, count_in, extract, wanted, windows
-from runners.extract_job import Job, about_of, limits_of, run_of, surveyed
+from runners.extract import Limits, Summary, extract, wanted, windows
+from runners.extract_job import Job, Resuming, about_of, contents_of, limits_of, resuming, run_of
 from runners.extract_plan import Survey
 from runners.manifests import Manifest, manifest_text, read_manifest, run_differences
+from runners.out_place import held, put_apart, put_contents
 from runners.places import Place
 from runners.sample_rows import read_samples
 from runners.scale import Cluster, Row, connected, spread
 from runners.shards import NAME, About, Kept, problems, write_shard
+from runners.standing import Done, count_in, pair
 from runners.states import Backend, Facts, Sample
 
 MAX_SHARDS_A_ROW, ROWS_A_WORKER = 8, 4
@@ -122,27 +124,31 @@ def rows_of(samples: Iterable[Sample], limits: Limits, done: Done, number: int, 
         number += len(part)
 
 
-def standing_at(place: Place, run: Mapping[str, Any], complain: Callable[[str], None]) -> tuple[Done, int]:
-    """As `extract.standing`, a shard at a time fetched: (done, number of the next shard).
+def standing_at(
+    place: Place, run: Mapping[str, Any], complain: Callable[[str], None]
+) -> tuple[Done, list[Manifest], int]:
+    """As `standing.standing`, a shard at a time fetched: (done, whole shards, number of the next one).
 
     Raises:
         SetupError: Shards of another run stand there, or one sample in two.
     """
     done: Done = {}
+    whole: list[Manifest] = []
     names = set(place.names())
     numbers = sorted((int(match[1]), name) for name in names if (match := NAME.fullmatch(name)))
     for _, name in numbers:
-        pair = [part for part in (name.replace(".json", ".safetensors"), name) if part in names]
         with TemporaryDirectory() as folder:
-            paths = [place.fetch(part, Path(folder)) for part in pair]
-            manifest, found = problems(paths[-1])
+            for part in pair(Path(folder) / name):
+                if part.name in names:
+                    place.fetch(part.name, Path(folder))
+            manifest, found = problems(Path(folder) / name)
         if manifest is None or found:
             complain(f"{name}: {found[0]}; kept as *.broken, and computed again")
-            for part in pair:
-                place.rename(part, f"{part}.broken")
+            put_apart(place, name)
             continue
         count_in(done, manifest, run, place.uri)
-    return done, numbers[-1][0] + 1 if numbers else 0
+        whole.append(manifest)
+    return done, whole, numbers[-1][0] + 1 if numbers else 0
 
 
 def run_on_cluster(
@@ -157,7 +163,8 @@ def run_on_cluster(
 ) -> Summary:
     """As `extract_job.run_job`, by the workers of a cluster, to a folder or URI that all of them reach.
 
-    A worker is asked first what its model is, so a model is loaded once more than there are workers.
+    A worker is asked first what its model is, so a model is loaded once more than there are workers. The folder is
+    locked, and looked through for files of others, as far as its file system allows: see `out_place`.
 
     Raises:
         SetupError: Something does not allow it; what is whole stays, and the same job goes on from there.
@@ -165,22 +172,40 @@ def run_on_cluster(
     if job.layout != "native":
         raise SetupError(f"--ray writes native shards, not --layout {job.layout}: its files are numbered one by one")
     with connected(cluster):
-        (answer,) = spread(cluster, [{"ask": 1}], partial(Asker, make_backend, make_examiner))
-        told = loads(answer["told"].encode())
-        facts = Facts(**told["facts"] | {"aux_layers": tuple(told["facts"]["aux_layers"])})
-        task = Task(job, out, make_backend, make_examiner, about_of(job, facts, told["examiner"]))
-        done, number = standing_at(Place(out), task.about.run, complain)
-        survey = surveyed(job, facts, done, local="://" not in out)
-        tick, summary = start(survey), Summary(done_before=survey.done, over_long=survey.over_long)
-        per_row = max(1, min(MAX_SHARDS_A_ROW, survey.shards // (cluster.workers * ROWS_A_WORKER)))
-        samples = read_samples(job.samples, facts.vocab_size)
-        rows = list(rows_of(samples, limits_of(job, facts), done, number, per_row))
-        for found in spread(cluster, rows, partial(ShardWorker, task)) if rows else ():
-            for text in found["manifests"]:
-                manifest = _parsed(text)
+        place = Place(out)
+        with held(place, job.layout, complain) as claim:
+            facts, told = _asked(cluster, make_backend, make_examiner)
+            task = Task(job, out, make_backend, make_examiner, about_of(job, facts, told))
+            _, whole, number = standing_at(place, task.about.run, complain)
+            here = replace(job, out=place.local or job.out)
+            put_away = partial(put_apart, place, word="old")
+            ours = resuming(here, facts, whole, complain, put_away, local=place.local is not None)
+            tick = start(ours.survey)
+            claim.claim()
+            put_contents(place, contents_of(job, task.about, ours.survey))
+            summary = Summary(done_before=ours.survey.done, over_long=ours.survey.over_long)
+            for manifest in _spread(cluster, task, facts, ours, number):
                 summary.add(manifest)
                 tick(manifest)
-        return summary
+            return summary.resumed(ours.changed, ours.vanished)
+
+
+def _asked(
+    cluster: Cluster, make_backend: Callable[[], Backend], make_examiner: Callable[[Backend], Examiner]
+) -> tuple[Facts, Mapping[str, Any]]:
+    """What a worker's back end and examiner say of themselves."""
+    (answer,) = spread(cluster, [{"ask": 1}], partial(Asker, make_backend, make_examiner))
+    told = loads(answer["told"].encode())
+    return Facts(**told["facts"] | {"aux_layers": tuple(told["facts"]["aux_layers"])}), told["examiner"]
+
+
+def _spread(cluster: Cluster, task: Task, facts: Facts, ours: Resuming, number: int) -> Iterator[Manifest]:
+    """The shards that the workers write, as they come."""
+    per_row = max(1, min(MAX_SHARDS_A_ROW, ours.survey.shards // (cluster.workers * ROWS_A_WORKER)))
+    samples = read_samples(task.job.samples, facts.vocab_size)
+    rows = list(rows_of(samples, limits_of(task.job, facts), ours.done, number, per_row))
+    for found in spread(cluster, rows, partial(ShardWorker, task)) if rows else ():
+        yield from map(_parsed, found["manifests"])
 
 
 def _parsed(text: str) -> Manifest:

@@ -13,6 +13,8 @@ from typing import Any, BinaryIO
 
 from harness.errors import SetupError
 from harness.store import atomic_file
+from runners.contents import NAME as CONTENTS
+from runners.contents import contents_problems
 from runners.manifests import Manifest, read_manifest, run_differences
 from runners.shards import METADATA, Checked, checked, manifests
 from runners.tensor_bytes import ITEM_BYTES, Column, read_header, write_tensors
@@ -24,18 +26,19 @@ def verify(folder: Path) -> Iterator[Checked]:
     """Every shard of a folder in order: its manifest, and all that does not fit; every byte is read.
 
     Raises:
-        SetupError: No folder, or no shard in it.
+        SetupError: No folder, or one in which no run began.
     """
     paths = manifests(folder)
-    if not paths:
+    if not paths and not (folder / CONTENTS).exists():
         raise SetupError(f"{folder}: no shard in it; expected files such as shard-000000.json")
     yield from checked(paths)
 
 
-def folder_problems(shards: Iterable[Checked]) -> Iterator[str]:
-    """What does not fit between the shards of a folder.
+def folder_problems(folder: Path, shards: Iterable[Checked]) -> Iterator[str]:
+    """What does not fit between the shards of a folder, as `verify` gave them, and what lies beside them.
 
-    A sample that stands twice, shards of several runs, files of a trainer of which no manifest tells: it reads them.
+    A sample that stands twice or is missed, shards of several runs, a data set that is not what was written, files of a
+    trainer of which no manifest tells: it reads them.
     """
     shards = list(shards)
     counts: Counter[str] = Counter()
@@ -52,6 +55,7 @@ def folder_problems(shards: Iterable[Checked]) -> Iterator[str]:
             yield f"sample {name!r:.80} stands {n} times"
     if all(manifest for _, manifest, _ in shards):  # else the files of a manifest that cannot be read would be named
         yield from _untold(shards)
+    yield from contents_problems(folder, [manifest for _, manifest, _ in shards if manifest])
 
 
 def _untold(shards: Iterable[Checked]) -> Iterator[str]:

@@ -16,8 +16,8 @@ from typing import Any
 
 from harness.errors import SetupError
 from harness.store import atomic_file, write_atomic
+from runners.contents import file_problem
 from runners.manifests import FORMAT, Manifest, manifest_text, read_manifest
-from runners.model_folder import file_sha256
 from runners.states import Sample, States
 from runners.tensor_bytes import Column, check_tensors, write_tensors
 
@@ -137,13 +137,18 @@ def manifests(folder: Path) -> list[Path]:
     return [path for _, path in sorted(found)]
 
 
-def set_apart(parts: Sequence[Path]) -> None:
-    """Files of a damaged shard under the name *.broken, or *.broken.1 and so on: what was kept before stays."""
-    names = chain([".broken"], (f".broken.{n}" for n in count(1)))
-    end = next(end for end in names if not any(os.path.lexists(f"{part}{end}") for part in parts))
+def set_apart(parts: Sequence[Path], word: str = "broken") -> None:
+    """Files of a shard that no longer counts under the name *.broken, or *.broken.1 and so on: see `free_ending`."""
+    end = free_ending([str(part) for part in parts], os.path.lexists, word)
     for part in parts:
         if os.path.lexists(part):
             part.replace(f"{part}{end}")
+
+
+def free_ending(names: Sequence[str], there: Callable[[str], bool], word: str) -> str:
+    """The ending under which none of these files is kept yet: what was kept before stays, and a pair has one number."""
+    endings = chain([f".{word}"], (f".{word}.{n}" for n in count(1)))
+    return next(end for end in endings if not any(there(f"{name}{end}") for name in names))
 
 
 def problems(path: Path, tick: Callable[[int], None] = lambda _: None) -> tuple[Manifest | None, list[str]]:
@@ -206,10 +211,6 @@ def _sample_problems(manifest: Manifest, kept: Mapping[str, bytes]) -> Iterator[
 
 def _side_problems(folder: Path, manifest: Manifest, tick: Callable[[int], None]) -> Iterator[str]:
     for side in manifest.side_files:
-        path = folder / side["name"]
-        try:
-            if path.stat().st_size != side["n_bytes"] or file_sha256(path) != side["sha256"]:
-                yield f"{side['name']}: its bytes are not those that were written"
-        except OSError as error:
-            yield f"{side['name']}: {error.strerror or error}"
+        if problem := file_problem(folder, side):
+            yield problem
         tick(side["n_bytes"])

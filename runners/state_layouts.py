@@ -14,6 +14,8 @@ from typing import Any, BinaryIO
 
 from harness.errors import SetupError
 from harness.store import atomic_file
+from runners.contents import DATA_SET_FILES, EMPTY_DATA_SET, tell_data_set
+from runners.contents import NAME as CONTENTS
 from runners.manifests import Manifest
 from runners.model_folder import file_sha256
 from runners.shards import METADATA, About, Kept, ShardSink, write_shard
@@ -34,7 +36,7 @@ class Layout:
         n_aux: How many auxiliary layers it reads; None for any number.
         name: Row -> path below the folder; `pattern` finds such paths, `folders` where they are.
         write: One sample into a file.
-        contiguous: Whether rows must be 0, 1, 2 ... without a gap.
+        contiguous: Whether rows must be 0, 1, 2 ... without a gap, for a data set beside the files has the same.
         beside: Patterns of what else is written into the folder, and taken away there.
     """
 
@@ -95,7 +97,7 @@ LAYOUTS: Mapping[str, Layout] = {
         re.compile(r"hidden_states/hs_(\d+)\.safetensors"),
         _write_speculators,
         contiguous=True,
-        beside=("data-*.arrow", "dataset_info.json", "state.json", ".data-set"),
+        beside=(*DATA_SET_FILES, ".data-set"),
     ),
 }
 
@@ -118,6 +120,11 @@ def check_layout(name: str, facts: Facts) -> None:
         )
     if layout.n_aux not in (None, len(facts.aux_layers)):
         raise SetupError(f"--layout {name} takes {layout.n_aux} auxiliary layers; --layers names {facts.aux_layers}")
+
+
+def data_set_of(layout: str) -> Mapping[str, Any] | None:
+    """The data set of a run that begins: nothing yet, or None where the layout has none."""
+    return EMPTY_DATA_SET if layout in LAYOUTS and LAYOUTS[layout].contiguous else None
 
 
 class LayoutSink:
@@ -163,10 +170,10 @@ class LayoutSink:
         if self._layout.contiguous:
             from runners.layout_speculators import write_data_set  # late: a library of its own
 
-            write_data_set(self._folder)
+            tell_data_set(self._folder, write_data_set(self._folder))
 
 
-SHARD_FILES = ("shard-[0-9]*.json", "shard-[0-9]*.safetensors", ".shard-*")
+SHARD_FILES = ("shard-[0-9]*.json", "shard-[0-9]*.safetensors", ".shard-*", CONTENTS)
 
 
 def refuse_foreign(layout: str, folder: Path) -> None:
@@ -175,14 +182,19 @@ def refuse_foreign(layout: str, folder: Path) -> None:
     Raises:
         SetupError: Something has: it is somebody else's, and is left as it is.
     """
-    found = [path for pattern in SHARD_FILES for path in folder.glob(pattern)]
+    found = [path for pattern in (*SHARD_FILES, f".{CONTENTS}.*") for path in folder.glob(pattern)]
     if chosen := LAYOUTS.get(layout):
         found += [path for pattern in chosen.beside for path in folder.glob(pattern)] + _files(folder, chosen)
     if found:
-        raise SetupError(
-            f"{min(found)}: it stands there already, and no run of tokenproof was in {folder} with --layout {layout}: "
-            "choose another --out"
-        )
+        raise foreign(str(min(found)), str(folder), layout)
+
+
+def foreign(name: str, folder: str, layout: str) -> SetupError:
+    """What is said of a file of somebody else that has a name of ours."""
+    return SetupError(
+        f"{name}: it stands there already, and no run of tokenproof was in {folder} with --layout {layout}: "
+        "choose another --out"
+    )
 
 
 def _files(folder: Path, layout: Layout) -> list[Path]:

@@ -1,4 +1,4 @@
-"""`make kills-extract`: extraction killed at random moments, changed bytes, a disk that fills up.
+"""`make kills-extract`: extraction killed at random moments, changed bytes, shards removed, a disk that fills up.
 
 Each kill is a `kill -9` of a process that extracts with the tiny Llama, at a moment drawn over the time that an
 undisturbed run takes; the next process goes on in the same folder. After each kill every shard must be whole, nothing
@@ -31,9 +31,10 @@ from runners.manifests import read_manifest
 from runners.proof import spot
 from runners.shard_reading import sample_at
 from runners.shards import manifests, problems
+from runners.standing import pair
 from runners.states import Backend, Sample, States
 from runners.tensors import from_raw
-from tests.runners.states_kit import drawn, samples_file, tiny
+from tests.runners.states_kit import drawn, faults, samples_file, tiny
 
 FLIPS, FULL_DISKS = 100, 40
 N_SAMPLES = 60
@@ -156,7 +157,7 @@ def compare(made: Bench, out: Path, there: dict[str, tuple[str, str]], found: Fo
 
 
 def flips(out: Path, n: int, rng: random.Random) -> int:
-    """How many of n changed bytes, one at a time anywhere in a folder, `problems` finds."""
+    """How many of n changed bytes, one at a time anywhere in a folder, `shards verify` finds."""
     files = [path for path in sorted(out.iterdir()) if not path.name.startswith(".")]
     sizes = [path.stat().st_size for path in files]
     seen = 0
@@ -165,10 +166,22 @@ def flips(out: Path, n: int, rng: random.Random) -> int:
         good = path.read_bytes()
         at, bit = rng.randrange(len(good)), 1 << rng.randrange(8)
         path.write_bytes(good[:at] + bytes([good[at] ^ bit]) + good[at + 1 :])
-        manifest, wrong = problems(path.with_suffix(".json"))
-        seen += manifest is None or bool(wrong)
+        seen += bool(faults(out))
         path.write_bytes(good)
     return seen
+
+
+def removals(out: Path) -> tuple[int, int]:
+    """(shards of a folder, how many of them `shards verify` misses where tensors and manifest are gone)."""
+    seen, paths = 0, manifests(out)
+    for path in paths:
+        kept = {part: part.read_bytes() for part in pair(path)}
+        for part in kept:
+            part.unlink()
+        seen += bool(faults(out))
+        for part, data in kept.items():
+            part.write_bytes(data)
+    return len(paths), seen
 
 
 class Full:
@@ -244,6 +257,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"kill -9: {killed}", flush=True)
         n_flips, n_full = min(FLIPS, asked.points), min(FULL_DISKS, asked.points)
         seen = flips(place / "undisturbed", n_flips, rng)
+        n_removed, missed = removals(place / "undisturbed")
         full = full_disks(made, place, n_full, rng)
         print(f"full disk: {full}", flush=True)
     figures = {
@@ -252,11 +266,13 @@ def main(arguments: Sequence[str]) -> int:
         **{key: getattr(killed, key) for key in ("lost", "doubled", "torn", "other_ids", "other_states", "failed")},
         "flipped_bytes": n_flips,
         "flips_found": seen,
+        "shards_removed": n_removed,
+        "removals_found": missed,
         "full_disks": full.runs,
         "full_disks_bad": full.bad,
     }
     print(json.dumps(figures))
-    return int(killed.bad or full.bad or seen < n_flips or killed.kills < asked.points)
+    return int(killed.bad or full.bad or seen < n_flips or missed < n_removed or killed.kills < asked.points)
 
 
 if __name__ == "__main__":

@@ -16,4 +16,5 @@ def test_nothing_is_lost_doubled_or_torn() -> None:
     told = json.loads(done.stdout.splitlines()[-1])
     assert done.returncode == 0, done.stdout + done.stderr
     assert (told["kill_points"], told["flips_found"], told["full_disks"]) == (3, 3, 3)
+    assert told["removals_found"] == told["shards_removed"] > 1
     assert [told[key] for key in ("lost", "doubled", "torn", "other_ids", "other_states", "full_disks_bad")] == [0] * 6

@@ -42,6 +42,24 @@ def test_a_run_and_its_repetition(tmp_path: Path) -> None:
     assert second.stdout == f"{tmp_path}/out: 0 samples, 0 tokens, 0 shards, 0 bytes, 12 stood there already\n"
 
 
+def test_a_samples_file_that_changed_is_told(tmp_path: Path) -> None:
+    """Samples with other ids are computed anew, those that it has no more are named; the exit code is 1, as that of
+    `shards verify`."""
+    args = typed(tmp_path)
+    run(*args)
+    samples = drawn(12)
+    samples_file(tmp_path / "samples.parquet", [*samples[:2], sample("s2", [5], [6]), *samples[3:-1]])
+
+    text, told = run(*args), json.loads(run(*args, "--json").stdout)
+
+    assert (text.exit_code, told["changed"], told["vanished"], told["vanished_ids"]) == (1, 0, 1, ["s11"])
+    assert "sample 's2' stands there with other ids or another loss_mask than in the samples file now" in text.stderr
+    assert "sample 's11' stands in shards, and samples.parquet has no such sample now" in text.stderr
+    assert "1 of other ids or another mask than before, 1 that the samples file has no more" in text.stdout
+    verified = CliRunner().invoke(cli.app, ["shards", "verify", str(tmp_path / "out")])
+    assert (verified.exit_code, "sample 's11' stands in shards, and not among" in verified.stdout) == (1, True)
+
+
 def test_json_has_every_count(tmp_path: Path) -> None:
     """For a machine, over-long samples named."""
     result = run(*typed(tmp_path), "--max-length", "30", "--json")

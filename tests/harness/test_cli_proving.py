@@ -124,7 +124,7 @@ def test_the_plan_for_kimi(args: list[str | Path], tmp_path: Path) -> None:
     text = run(*plan)
 
     assert told["state_bytes_per_token"] == 57_344
-    assert (told["samples"], told["tokens"], told["files"], told["fits"]) == (12, n_tokens, 2, True)
+    assert (told["samples"], told["tokens"], told["files"], told["fits"]) == (12, n_tokens, 3, True)
     assert told["n_bytes"] == pytest.approx(n_tokens * 57_344, rel=0.01)
     assert told["hours"] == pytest.approx(n_tokens / 0.5 / 3600)
     assert "hours: unknown; --rate R tells" in text.stdout

@@ -64,6 +64,18 @@ def test_verify_finds_what_does_not_fit_between_shards(tmp_path: Path) -> None:
     assert "shard-000004.safetensors has no manifest" in result.stderr
 
 
+def test_verify_misses_a_shard_that_is_gone(tmp_path: Path) -> None:
+    """Tensors and manifest: its samples are named, exit code 1; so it is where no shard is left."""
+    folder_of(tmp_path)
+    for number, left in ((2, 2), (1, 1), (0, 0)):
+        for path in tmp_path.glob(f"shard-00000{number}.*"):
+            path.unlink()
+        result = run("verify", tmp_path)
+        assert result.exit_code == 1
+        assert "'s8'" in result.stdout or number < 2
+        assert f"{left} shards, {4 * left} samples: 0 shards bad, 1 faults between shards" in result.stdout
+
+
 @pytest.mark.parametrize("command", ["verify", "ls"])
 def test_no_folder_ends_with_two(tmp_path: Path, command: str) -> None:
     """A sentence on stderr."""

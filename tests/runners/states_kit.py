@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from runners.shard_reading import folder_problems, verify
 from runners.states import Facts, Sample, States
 from runners.tables import table_file
 
@@ -99,6 +100,12 @@ def arithmetic(ids: "array[int]", facts: Facts = FACTS) -> States:
 def facts(**changes: Any) -> Facts:
     """FACTS with changes."""
     return replace(FACTS, **changes)
+
+
+def faults(out: Path) -> list[str]:
+    """All that `shards verify` has to say of a folder."""
+    found = list(verify(out))
+    return [said for _, _, of_shard in found for said in of_shard] + list(folder_problems(out, found))
 
 
 @cache

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from harness.errors import SetupError
-from runners.extract import Limits, Summary, extract, fitted, standing, windows
+from runners.extract import Limits, Summary, extract, fitted, windows
 from runners.extract_plan import survey
 from runners.manifests import Manifest, run_block
 from runners.shards import About, Kept, ShardSink, problems, sample_line, write_shard
+from runners.standing import standing
 from runners.states import Sample
 from tests.runners.states_kit import FACTS, Arithmetic, arithmetic, drawn, facts, sample
 

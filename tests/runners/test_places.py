@@ -1,5 +1,6 @@
 """Folders of any file system: files get there whole, and come back as they were."""
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,6 +43,39 @@ def test_a_file_comes_back_as_it_was(place: Place, tmp_path: Path) -> None:
     place.rename("a.bin", "b.bin")
     assert place.names() == ["b.bin"]
     assert place.fetch("b.bin", tmp_path / "copy").read_bytes() == b"newer"
+
+
+def test_a_file_is_made_only_where_none_is(place: Place) -> None:
+    """One that stands there stays; pyarrow's file systems make it without a promise, and say so."""
+    first = place.create("a", b"one")
+    assert first is (None if "Arrow" in type(place._fs).__name__ else True)
+    assert place.create("a", b"two") is False
+    assert place.read("a", 2) == b"on"
+    place.remove("a")
+    assert place.names() == []
+    for act in (lambda: place.read("a", 2), lambda: place.remove("a")):
+        with pytest.raises(SetupError, match="a cannot be re"):
+            act()
+
+
+@pytest.mark.parametrize(("code", "made"), [(errno.ENOSYS, None), (errno.EACCES, "refused")])
+def test_a_store_that_does_not_know_the_way(monkeypatch: pytest.MonkeyPatch, code: int, made: object) -> None:
+    """An object store without conditional writes gets no promise; other trouble is told as such."""
+    place = Place("memory://store")
+    real = place._fs.open
+
+    def opened(path: str, mode: str) -> object:
+        if "x" in mode:
+            raise OSError(code, "says the store")
+        return real(path, mode)
+
+    monkeypatch.setattr(place._fs, "open", opened)
+    if made == "refused":
+        with pytest.raises(SetupError, match=r"\.lock cannot be written: says the store"):
+            place.create(".lock", b"x")
+    else:
+        assert (place.create(".lock", b"x"), place.create(".lock", b"x")) == (None, False)
+    place._fs.store.clear()
 
 
 def test_what_is_not_there_is_told(place: Place, tmp_path: Path) -> None:

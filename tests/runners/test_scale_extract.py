@@ -1,9 +1,11 @@
 """Extraction on a cluster: the parts without Ray, then two workers of which one is killed."""
 
 import os
+import shutil
 import signal
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,12 +13,14 @@ from pathlib import Path
 import pytest
 
 from harness.errors import SetupError
+from runners import scale_extract
+from runners.contents import NAME
 from runners.examining import Examiner
-from runners.extract import Limits
+from runners.extract import Limits, Summary
 from runners.extract_job import Job, about_of, limits_of, run_job
 from runners.manifests import read_manifest
 from runners.places import Place
-from runners.scale import Cluster
+from runners.scale import Cluster, Row
 from runners.scale_extract import (
     ShardWorker,
     Task,
@@ -28,7 +32,7 @@ from runners.scale_extract import (
 )
 from runners.shards import manifests, problems
 from runners.states import States
-from tests.runners.states_kit import FACTS, Arithmetic, drawn, facts, samples_file
+from tests.runners.states_kit import FACTS, Arithmetic, drawn, facts, faults, sample, samples_file
 
 RAY = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning", "ignore::UserWarning:ray",
@@ -61,7 +65,7 @@ def job(folder: Path, n: int = 60) -> Job:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file of the shards."""
+    """Every file of the shards, those included that are kept under other names."""
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.name.startswith("shard-")}
 
 
@@ -117,7 +121,7 @@ def test_what_stands_somewhere_is_checked(tmp_path: Path) -> None:
     lost = {line["id"] for line in read_manifest(hurt.with_suffix(".json")).samples}
     said: list[str] = []
 
-    done, number = standing_at(Place(str(asked.out)), run, said.append)
+    done, _, number = standing_at(Place(str(asked.out)), run, said.append)
 
     assert {one.id for one in drawn(60)} - set(done) == lost
     assert (number, len(said), "kept as *.broken" in said[0]) == (n, 1, True)
@@ -131,6 +135,58 @@ def test_other_layouts_are_refused(tmp_path: Path) -> None:
     asked = Job(tmp_path / "s.parquet", tmp_path, layout="specforge")
     with pytest.raises(SetupError, match="--ray writes native shards, not --layout specforge"):
         run_on_cluster(asked, str(tmp_path), Cluster("local"), Arithmetic, plain)
+
+
+def inline(_: Cluster, rows: Sequence[Row], make: Callable[[], Callable[[Row], Row]]) -> Iterator[Row]:
+    """As `spread`, in this process."""
+    worker = make()
+    for row in rows:
+        yield worker(row)
+
+
+@pytest.mark.parametrize("where", ["local", "memory"])
+def test_a_cluster_goes_on_as_one_machine_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    """A shard that is gone or damaged, a sample that has changed and one that vanished: the same is said, counted and
+    left as by a run without a cluster, in a local folder and elsewhere; the folder verifies."""
+    monkeypatch.setattr(scale_extract, "spread", inline)
+    monkeypatch.setattr(scale_extract, "connected", lambda _: nullcontext())
+    asked, here = job(tmp_path), tmp_path / "copy"
+    out = "memory://cluster/states" if where == "memory" else str(tmp_path / "cluster")
+    place, mine, theirs = Place(out), list[str](), list[str]()
+
+    def both() -> tuple[Summary, Summary]:
+        cluster = run_on_cluster(asked, out, Cluster("local"), Arithmetic, plain, complain=theirs.append)
+        return run_job(asked, Arithmetic(), complain=mine.append), cluster
+
+    def copied() -> dict[str, bytes]:
+        shutil.rmtree(here, ignore_errors=True)
+        here.mkdir()
+        return {name: place.fetch(name, here).read_bytes() for name in place.names() if not name.startswith(".")}
+
+    alone, cluster = both()
+    assert cluster == alone
+    assert copied() == {**contents(asked.out), NAME: (asked.out / NAME).read_bytes()}
+    assert faults(here) == []
+
+    samples = drawn(60)
+    samples_file(asked.samples, [*samples[:20], sample("s20", [1], [2]), *samples[21:-1]])
+    for name in ("shard-000001.json", "shard-000001.safetensors"):
+        (asked.out / name).unlink()
+        place.remove(name)
+    hurt = asked.out / "shard-000003.safetensors"
+    hurt.write_bytes(hurt.read_bytes()[:-1])
+    place.put(hurt)
+    alone, cluster = both()
+
+    assert (cluster.changed_ids, cluster.vanished_ids) == (["s20"], ["s59"])
+    assert cluster == alone
+    assert theirs == mine
+    assert copied() == {**contents(asked.out), NAME: (asked.out / NAME).read_bytes()}
+    assert {name for name in place.names() if name.endswith(".broken")} == {
+        "shard-000003.json.broken", "shard-000003.safetensors.broken",
+    }  # fmt: skip
+    assert [text.split(",")[0] for text in faults(here)] == ["sample 's59' stands in shards"]
+    place._fs.rm(place._root, recursive=True)
 
 
 @RAY
@@ -152,5 +208,6 @@ def test_two_workers_one_killed_midway_give_what_one_machine_gives(tmp_path: Pat
 
     assert grave.exists()
     assert contents(out) == contents(asked.out)
+    assert faults(out) == []
     assert [problems(path)[1] for path in manifests(out)] == [[] for _ in manifests(asked.out)]
     assert (summary.samples, sum(ticks), summary.shards) == (60, 60, len(manifests(out)))

@@ -8,9 +8,11 @@ import torch
 from safetensors.torch import load_file
 
 from harness.errors import SetupError
+from runners.contents import Contents, write_contents
 from runners.manifests import manifest_text, run_block
 from runners.shard_reading import find_sample, folder_problems, read_ids, unfinished, verify
 from runners.shards import About, Kept, write_shard
+from runners.standing import done_of
 from tests.runners.states_kit import FACTS, arithmetic, drawn
 
 ABOUT = About(run_block(FACTS, layout="native", max_length=64, over_long="drop"), {"name": "s", "sha256": "0"})
@@ -19,8 +21,9 @@ ABOUT = About(run_block(FACTS, layout="native", max_length=64, over_long="drop")
 def folder_of(path: Path, n: int = 9, per_shard: int = 4) -> list[Kept]:
     """Shards in `path`, and what is in them."""
     rows = [Kept(one, arithmetic(one.ids)) for one in drawn(n)]
-    for number, start in enumerate(range(0, n, per_shard)):
-        write_shard(path, number, rows[start : start + per_shard], ABOUT)
+    starts = range(0, n, per_shard)
+    whole = [write_shard(path, k, rows[start : start + per_shard], ABOUT) for k, start in enumerate(starts)]
+    write_contents(path, Contents("native", ABOUT.samples_file, done_of(whole)))
     return rows
 
 
@@ -85,7 +88,7 @@ def test_a_folder_is_verified_shard_by_shard(tmp_path: Path) -> None:
 
     assert [p.stem for p, _, _ in found] == ["shard-000000", "shard-000001", "shard-000002"]
     assert [bool(problems) for _, _, problems in found] == [False, True, False]
-    assert list(folder_problems(found)) == []
+    assert list(folder_problems(tmp_path, found)) == []
 
 
 def test_what_does_not_fit_between_shards(tmp_path: Path) -> None:
@@ -95,7 +98,7 @@ def test_what_does_not_fit_between_shards(tmp_path: Path) -> None:
     other = replace(manifest, run={**ABOUT.run, "dtype": "bf16"})
     (tmp_path / "shard-000003.json").write_text(manifest_text(other), "utf-8")
 
-    said = list(folder_problems(verify(tmp_path)))
+    said = list(folder_problems(tmp_path, verify(tmp_path)))
 
     assert said == [
         'shard-000003.json is of another run than the first shard: dtype is "fp32" there and "bf16" now',
@@ -109,6 +112,37 @@ def test_tensors_without_a_manifest_are_named(tmp_path: Path) -> None:
     (tmp_path / "shard-000002.json").unlink()
     assert unfinished(tmp_path) == ["shard-000002.safetensors"]
     assert len(list(verify(tmp_path))) == 2
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_shard_that_is_gone_as_a_whole_is_missed(tmp_path: Path, number: int) -> None:
+    """Tensors and manifest, the first, one between or the last: its samples are those that stand in no shard."""
+    folder_of(tmp_path)
+    assert list(folder_problems(tmp_path, verify(tmp_path))) == []
+
+    for path in tmp_path.glob(f"shard-00000{number}.*"):
+        path.unlink()
+
+    gone = {
+        0: "4 samples ('s0', 's1', 's2', 's3') stand",
+        1: "4 samples ('s4', 's5', 's6', 's7') stand",
+        2: "sample 's8' stands",
+    }
+    assert list(folder_problems(tmp_path, verify(tmp_path))) == [
+        f"{gone[number]} of the run in no shard: shards are gone, or the run did not come to its end; give the command "
+        "of the run again"
+    ]
+
+
+def test_a_folder_whose_every_shard_is_gone_is_no_empty_folder(tmp_path: Path) -> None:
+    """What must stand there is still said there."""
+    folder_of(tmp_path)
+    for path in tmp_path.glob("shard-*"):
+        path.unlink()
+    assert list(verify(tmp_path)) == []
+    assert "9 samples ('s0', 's1', 's2', 's3', 's4', ...) stand of the run in no shard" in next(
+        folder_problems(tmp_path, [])
+    )
 
 
 def test_a_folder_without_shards_is_refused(tmp_path: Path) -> None:

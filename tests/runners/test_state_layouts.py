@@ -1,6 +1,7 @@
 """The files of two trainers: read as they read them, logits rebuilt as they rebuild them, nothing half believed."""
 
 from array import array
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ from transformers import AutoModelForCausalLM
 
 from harness.errors import SetupError
 from runners.backend_transformers import Loading, TransformersBackend
+from runners.contents import EMPTY_DATA_SET, data_set_files, read_contents, write_contents
 from runners.extract_job import Job, run_job
+from runners.manifests import read_manifest
 from runners.shard_reading import find_sample, folder_problems, verify
 from runners.shards import manifests, problems
+from runners.standing import pair
 from runners.state_layouts import LAYOUTS, check_layout
-from tests.runners.states_kit import Arithmetic, drawn, facts, samples_file, tiny
+from tests.runners.states_kit import Arithmetic, drawn, facts, faults, sample, samples_file, tiny
 
 ARCHITECTURES = ("llama", "deepseek_v3")
 
@@ -27,7 +31,7 @@ def job(folder: Path, layout: str, n: int = 12) -> Job:
 
 def arithmetic_for(layout: str) -> Arithmetic:
     """A back end that delivers what a layout needs."""
-    return Arithmetic(facts(last_norm=LAYOUTS[layout].last_norm))
+    return Arithmetic(facts(last_norm="post" if layout == "native" else LAYOUTS[layout].last_norm))
 
 
 def model_of(architecture: str) -> Any:
@@ -130,16 +134,113 @@ def test_a_file_of_which_no_manifest_tells_is_named(tmp_path: Path, layout: str)
     """The trainer would read it as a sample: also in a folder of its own, and where a manifest was lost."""
     run_job(job(tmp_path, layout), arithmetic_for(layout))
     out, names = tmp_path / "out", LAYOUTS[layout].name
-    assert list(folder_problems(verify(out))) == []
+    assert list(folder_problems(out, verify(out))) == []
 
     (out / names(4001)).parent.mkdir(exist_ok=True)
     (out / names(4001)).write_bytes(b"x")
     (out / names(0)).parent.joinpath("notes.txt").write_bytes(b"x")
     said = "no manifest tells of it, and a trainer would read it"
-    assert list(folder_problems(verify(out))) == [f"{names(4001)}: {said}"]
+    assert list(folder_problems(out, verify(out))) == [f"{names(4001)}: {said}"]
 
     (out / "shard-000000.json").unlink()
-    assert f"{names(0)}: {said}" in list(folder_problems(verify(out)))
+    assert f"{names(0)}: {said}" in list(folder_problems(out, verify(out)))
+
+
+@pytest.mark.parametrize("layout", ["native", *LAYOUTS])
+def test_whatever_a_layout_wrote_is_held_against_what_was_written(tmp_path: Path, layout: str) -> None:
+    """Every file of the folder: a byte of it flipped is found, that it is gone is found, and back again all is well."""
+    run_job(job(tmp_path, layout), arithmetic_for(layout))
+    out = tmp_path / "out"
+    files = sorted(path for path in out.rglob("*") if path.is_file() and path.name != ".lock")
+    endings = {path.suffix for path in files}
+    assert endings >= {".json", ".jsonl", ".safetensors"} | {"specforge": {".ckpt"}, "speculators": {".arrow"}}.get(
+        layout, set()
+    )
+
+    for path in files:
+        data = path.read_bytes()
+        for at in {0, len(data) // 3, len(data) - 1}:
+            path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+            assert faults(out), f"{path.name}, byte {at}"
+        for changed in (data[:-1], data + b"x", b""):
+            path.write_bytes(changed)
+            assert faults(out), f"{path.name}: {len(changed)} of {len(data)} bytes"
+        path.unlink()
+        assert faults(out), f"{path.name} is gone"
+        path.write_bytes(data)
+    assert faults(out) == []
+
+
+@pytest.mark.parametrize("layout", ["native", *LAYOUTS])
+def test_a_group_that_is_gone_as_a_whole_is_missed(tmp_path: Path, layout: str) -> None:
+    """Shard, manifest and the files of its samples: and the same command brings them back, where rows may move."""
+    run_job(job(tmp_path, layout), arithmetic_for(layout))
+    out = tmp_path / "out"
+    last = manifests(out)[-1]
+    for side in read_manifest(last).side_files:
+        (out / side["name"]).unlink()
+    for path in pair(last):
+        path.unlink()
+
+    assert any("of the run in no shard" in said for said in faults(out))
+    run_job(job(tmp_path, layout), arithmetic_for(layout))
+    assert faults(out) == []
+
+
+def test_a_data_set_that_was_not_made_anew_is_told(tmp_path: Path) -> None:
+    """A run that was broken off behind its last shard left the data set of the run before; the same command ends it."""
+    for n in (5, 12):
+        run_job(job(tmp_path, "speculators", n), arithmetic_for("speculators"))
+        out = tmp_path / "out"
+        if n == 5:
+            before = {path.name: path.read_bytes() for path in data_set_files(out)}
+    for path in data_set_files(out):
+        path.unlink()
+    for name, data in before.items():
+        (out / name).write_bytes(data)
+    write_contents(out, replace(read_contents(out), data_set=EMPTY_DATA_SET))
+
+    said = faults(out)
+    assert said[0].startswith("the data set has 0 rows, and 12 files of states stand beside it: the run did not come")
+    assert [text.split(":")[0] for text in said[1:]] == sorted(before)
+    run_job(job(tmp_path, "speculators", 12), arithmetic_for("speculators"))
+    assert faults(out) == []
+
+
+@pytest.mark.parametrize("layout", ["native", *LAYOUTS])
+def test_samples_that_changed_since_are_computed_again(tmp_path: Path, layout: str) -> None:
+    """Resume by id and hash: other ids under an old id are redone with their shard, what the file lacks now is named;
+    where rows may not move nothing is touched."""
+    asked = job(tmp_path, layout)
+    run_job(asked, arithmetic_for(layout))
+    out, samples, said = asked.out, drawn(12), list[str]()
+    old = find_sample(out, "s3").path
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    samples[3] = sample("s3", [7, 7], [8, 9])
+    samples_file(asked.samples, samples[:-1])
+
+    if layout == "speculators":
+        with pytest.raises(SetupError, match=r"sample 's3' stands there with other ids .* begin anew in another --out"):
+            run_job(asked, arithmetic_for(layout), complain=said.append)
+        assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+        return
+    summary = run_job(asked, arithmetic_for(layout), complain=said.append)
+
+    assert (summary.changed_ids, summary.vanished_ids) == (["s3"], ["s11"])
+    assert find_sample(out, "s3").ids == array("q", [7, 7, 8, 9])
+    assert "sample 's3' stands there with other ids" in said[0]
+    assert said[1].startswith("sample 's11' stands in shards, and s.parquet has no such sample now: they stay")
+    assert {p.name for p in out.glob("*.old")} == {f"{path.name}.old" for path in pair(old)}
+    assert [text.split(",")[0] for text in faults(out)] == ["sample 's11' stands in shards"]
+
+    remove = find_sample(out, "s11").path
+    for path in pair(remove):
+        path.unlink()
+    run_job(asked, arithmetic_for(layout), complain=pytest.fail)
+    assert faults(out) == []
+    assert {line["id"] for path in manifests(out) for line in read_manifest(path).samples} == {
+        one.id for one in samples[:-1]
+    }
 
 
 def test_specforge_groups_its_files() -> None:
