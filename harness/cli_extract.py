@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from runners.extract_job import Job
     from runners.extract_plan import Survey
     from runners.manifests import Manifest
-    from runners.proof import Spot
+    from runners.spot_check import SpotChecked
 
 SamplesPath = Annotated[Path, typer.Argument(metavar="SAMPLES", help="samples.parquet of a run: accepted answers.")]
 ModelOption = Annotated[Path, typer.Option("--model", metavar="FOLDER", help="The target model, a local folder.")]
@@ -134,8 +134,8 @@ def extract(
 
     \b
     exit code 0  every sample's states stand in whole shards, or it was left out as the options say
-              1  --spot-check found states that differ, samples stand there that SAMPLES has no more, or --plan does
-                 not fit on the disk
+              1  --spot-check found states that differ (their shards are kept as *.broken and count no more), samples
+                 stand there that SAMPLES has no more, or --plan does not fit on the disk
               2  wrong call, unusable samples or model, a full disk: what is whole stays
             130  interrupted: what is whole stays
 
@@ -183,7 +183,7 @@ class Done:
 
     summary: "Summary"
     agreeing: Agreeing
-    spots: "list[Spot]"
+    checked: "SpotChecked"
 
 
 def _job(typed: Typed) -> "Job":
@@ -195,17 +195,18 @@ def _job(typed: Typed) -> "Job":
 
 def _extracted(typed: Typed) -> Done:
     from runners.extract_job import run_job
-    from runners.spot_check import spot_check
+    from runners.spot_check import SpotChecked, spot_check
 
     agreeing = Agreeing()
     if typed.ray:
         with _progress(agreeing) as start:
-            return Done(_on_cluster(typed, start), agreeing, [])
+            return Done(_on_cluster(typed, start), agreeing, SpotChecked())
     with closing(BACKENDS[typed.backend](typed)) as backend:
         examiner = examiner_typed(typed, backend)
         with _progress(agreeing) as start:
             summary = run_job(_job(typed), backend, examiner=examiner, complain=complain, start=start)
-        return Done(summary, agreeing, list(spot_check(typed.out, backend, typed.spot_check)))
+        n = typed.spot_check
+        return Done(summary, agreeing, spot_check(typed.out, backend, n, complain) if n else SpotChecked())
 
 
 def _on_cluster(typed: Typed, start: "Callable[[Survey], Callable[[Manifest], Any]]") -> "Summary":
@@ -219,13 +220,13 @@ def _on_cluster(typed: Typed, start: "Callable[[Survey], Callable[[Manifest], An
 
 def _print_done(done: Done, typed: Typed) -> int:
     if typed.as_json:
-        told = {"agreement": done.agreeing.told, "spot_check": spots_told(done.spots)}
+        told = {"agreement": done.agreeing.told, "spot_check": spots_told(done.checked)}
         print(json.dumps(asdict(done.summary) | told))
     else:
         print(_told(done.summary, typed.uri, str(done.agreeing)))
-        if done.spots:
-            print_spots(done.spots, typed.dtype)
-    wrong = done.summary.vanished or any(not spot.holds for spot in done.spots)
+        if done.checked.spots:
+            print_spots(done.checked.spots, typed.dtype)
+    wrong = done.summary.vanished or done.checked.set_apart
     return report.EXIT_REJECTED if wrong else 0
 
 

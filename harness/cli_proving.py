@@ -5,6 +5,7 @@ Part of the command: it may print. The work is in `runners`, imported inside the
 
 import json
 from collections.abc import Sequence
+from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from runners.extract_job import Job
     from runners.manifests import Manifest
     from runners.proof import Spot
+    from runners.spot_check import SpotChecked
     from runners.states import Backend
 
 AgreementOption = Annotated[
@@ -75,14 +77,23 @@ class Agreeing:
         return f"agreement {self._hits / self._n:.4f} of {self._n:,} ids" if self._n else ""
 
 
-def spots_told(spots: "Sequence[Spot]") -> dict[str, Any]:
-    """What the spot check found, for --json."""
+def spots_told(found: "SpotChecked") -> dict[str, Any]:
+    """What the spot check found, for --json, which has no number for what is not finite: null."""
     return {
-        "n": len(spots),
-        "worst": max((spot.worst for spot in spots), default=None),
-        "failed": [{"id": spot.id, "worst": spot.worst, "over": spot.over, "where": spot.where}
-                   for spot in spots if not spot.holds],
+        "n": len(found.spots),
+        "worst": _finite(max((spot.worst for spot in found.spots), key=_order, default=None)),
+        "failed": [{"id": spot.id, "worst": _finite(spot.worst), "over": spot.over, "where": spot.where}
+                   for spot in found.spots if not spot.holds],
+        "set_apart": list(found.set_apart),
     }  # fmt: skip
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and isfinite(value) else None
+
+
+def _order(value: float) -> float:
+    return value if isfinite(value) else inf
 
 
 def print_spots(spots: "Sequence[Spot]", dtype: str) -> None:
@@ -90,7 +101,7 @@ def print_spots(spots: "Sequence[Spot]", dtype: str) -> None:
     from runners.proof import TOLERANCES
 
     held, tolerance = sum(spot.holds for spot in spots), TOLERANCES[dtype]
-    worst = max((spot.worst for spot in spots), default=0.0)
+    worst = max((spot.worst for spot in spots), key=_order, default=0.0)
     print(f"spot check: {held} of {len(spots)} samples hold; worst row {worst:.2g} off, {tolerance.row:g} allowed")
     for spot in spots:
         if not spot.holds:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from math import inf, nan
 from pathlib import Path
 
 import pytest
@@ -93,8 +94,9 @@ def test_a_spot_check_that_holds(args: list[str | Path]) -> None:
 
 
 def test_a_spot_check_that_fails_ends_with_one(args: list[str | Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sample and its worst row are named."""
+    """The sample and its worst row are named, and its shard is good no more: until it is computed again."""
     bad = Spot("s7", 0.6, 0.25, "last state, row 3", False)
+    real = spot_check.spot
     monkeypatch.setattr(spot_check, "spot", lambda *_: bad)
 
     text, machine = run(*args, "--spot-check", "1"), run(*args, "--spot-check", "1", "--json")
@@ -105,6 +107,27 @@ def test_a_spot_check_that_fails_ends_with_one(args: list[str | Path], monkeypat
     assert json.loads(machine.stdout)["spot_check"]["failed"] == [
         {"id": "s7", "worst": 0.6, "over": 0.25, "where": "last state, row 3"}
     ]
+    assert json.loads(machine.stdout)["spot_check"]["set_apart"] == ["shard-000000"]
+    assert (
+        "shard-000000.json: sample 's7' has other states alone (last state, row 3 is 0.6 off); kept as" in text.stderr
+    )
+    verify = ["shards", "verify", str(args[args.index("--out") + 1])]
+    bad_folder = CliRunner().invoke(cli.app, verify)
+    assert (bad_folder.exit_code, "stand of the run in no shard" in bad_folder.stdout) == (1, True)
+
+    monkeypatch.setattr(spot_check, "spot", real)
+    assert run(*args, "--spot-check", "1").exit_code == 0
+    assert CliRunner().invoke(cli.app, verify).exit_code == 0
+
+
+def test_what_is_not_finite_is_null_in_json(args: list[str | Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    """JSON knows no NaN and no infinity."""
+    bad = (Spot(f"s{k}", worst, 1.0, "last state, row 3", worst == 0.1) for k, worst in enumerate((nan, inf, 0.1)))
+    monkeypatch.setattr(spot_check, "spot", lambda *_: next(bad))
+
+    told = json.loads(run(*args, "--spot-check", "3", "--json").stdout, parse_constant=pytest.fail)["spot_check"]
+
+    assert (told["worst"], [one["worst"] for one in told["failed"]]) == (None, [None, None])
 
 
 def test_a_spot_check_of_another_layout_is_refused(args: list[str | Path]) -> None:
