@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from harness import checks, exact, ids, readings, stream, verdict, witnesses
+from harness import checks, exact, ids, joins, readings, stream, verdict, witnesses
 from harness.asked import prompt_status, same_provider, thinking_of
 from harness.errors import ProviderError
 from harness.formats import Format, find_format
@@ -291,10 +291,10 @@ def _rare(common: Sequence[Trial], known: Known, traits: Traits, kit: Kit, mode:
 
 
 def _trial(reading: Reading, known: Known, kit: Kit, traits: Traits, mode: bool) -> Trial:
-    row = ids.build(reading, kit.encode)
-    vocab = kit.vocab
+    row, vocab = ids.build(reading, kit.encode), kit.vocab
     scene = Scene(
         reading, row, known.turn, known.fmt, traits, mode, known.completion_tokens, kit.encode, vocab.ranks, vocab.find
     )
-    said: tuple[Testimony, ...] = witnesses.hear(scene)
-    return Trial(reading, row, said)
+    trial = Trial(reading, row, witnesses.hear(scene))
+    hides = not trial.contradicted and joins.may_hide(traits)
+    return replace(trial, ids=joins.masked(row, vocab, kit.encode)) if hides else trial

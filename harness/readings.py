@@ -60,7 +60,17 @@ def _combined(places: list[list[Option]], mode: bool, fmt: Format) -> Iterator[R
         if len(rows) > MAX_READINGS:
             raise SearchBound(f"more than {MAX_READINGS} readings")
     for row in rows:
-        yield Reading(row.segments, row.rank, row.assumptions, row.own_witness, row.rival)
+        yield Reading(_sure(row, fmt), row.rank, row.assumptions, row.own_witness, row.rival)
+
+
+def _sure(row: Option, fmt: Format) -> tuple[Segment, ...]:
+    """The segments; behind reasoning alone the terminator is INFERRED where no `</think>` was sampled.
+
+    Where the host billed one id too few, `</think>` stood there: no count tells the two apart.
+    """
+    *before, end = row.segments or (Segment(),)
+    bare = "close-skipped" in row.assumptions and all(s.control != fmt.section_begin for s in before)
+    return (*before, replace(end, inferred=True)) if bare and end.control == fmt.terminator else row.segments
 
 
 # --- reasoning and content ------------------------------------------------------------------------------------------
@@ -105,10 +115,18 @@ def _thought(turn: Turn, fmt: Format, traits: Mapping[str, str], rare: bool) -> 
     for text in marked(turn.reasoning, "reasoning", turn, fmt, traits, rare):
         rows.append(_closed(text, turn, bare, fmt))
         if rare and text.rank == 0 and not turn.content:
-            rows.append(text + Option((), ("close-skipped",), 1, ("reasoning_tokens", "shortest")))
+            rows.append(text + _skipped(turn, traits))
         if rare and text.rank == 0 and traits.get("swallows_think") != "no":
             rows.append(_again(turn, fmt, traits) + _closed(text, turn, bare, fmt))
     return rows
+
+
+def _skipped(turn: Turn, traits: Mapping[str, str]) -> Option:
+    """No `</think>` was sampled. Before a section one count tells it: the one that would count `</think>` too."""
+    skipped = Option((), ("close-skipped",), 1, ("reasoning_tokens", "shortest"))
+    section = turn.tool_calls or turn.shows_section
+    told = not section or traits.get("reasoning_tokens") == "ids+1"
+    return skipped if told else replace(skipped, rival="malformed")
 
 
 def _again(turn: Turn, fmt: Format, traits: Mapping[str, str]) -> Option:

@@ -189,6 +189,11 @@ HABITS = (
     Mutant("learn threshold 1", "equations.py", "MIN_FOR = 5", "MIN_FOR = 1"),
     Mutant("learn share a half", "equations.py", "MIN_SHARE = 0.9", "MIN_SHARE = 0.5"),
     Mutant("of several equations the first is learned", "equations.py", "if len({q.excess for q in carrying}) > 1:", "if False:"),
+    Mutant("hidden control ids within words believed", "joins.py", "        if len(parts) == len(base):", "        if len(parts) == len(base) + 1:"),
+    Mutant("no host may hide a control id", "joins.py", "return any(traits.get(trait) != value for trait, value in SHOWS_ALL.items())", "return False"),
+    Mutant("a skipped close before a call on any count", "readings.py", 'traits.get("reasoning_tokens") == "ids+1"', '"reasoning_tokens" in traits'),
+    Mutant("the end of reasoning that was never closed unmasked", "readings.py", "return (*before, replace(end, inferred=True)) if bare", "return (*before, end) if bare"),
+    Mutant("control ids hide in parsed calls too", "joins.py", "if before >= 0 and row.ids[before] in IN_CALL:", "if before >= 0 and row.ids[before] in ():"),
     Mutant("any provider is the one asked for", "asked.py", "return _letters(bare) == _letters(answered)", "return _letters(bare)[:1] == _letters(answered)[:1]"),
     Mutant("of two models the first is believed", "flow.py", "return next(iter(found.values())) if len(found) == 1 else None", "return next(iter(found.values()), None)"),
 )

@@ -49,9 +49,12 @@ def test_a_split_that_keeps_the_count(
 
 def test_a_masked_end_says_that_nobody_knows_it() -> None:
     """Masked control ids behind the truth's end do not count; unmasked ones do."""
-    assert ended(verdict([*THE, SE, END], (1, 2)), (*THE, END)).ids.ids == [*THE, SE]
+    assert ended(verdict([*THE, SE, END], (1, 2)), (*THE, END)).ids.ids == THE
     assert ended(verdict([*THE, END], (1,)), tuple(THE)).ids.ids == THE
+    assert ended(verdict([*THE, END], (1,)), (*THE, TE, END)).ids.ids == THE
+    assert ended(verdict([*THE, END], (1,)), (*THE, END)).ids.ids == [*THE, END]
     assert ended(verdict([*THE, END]), tuple(THE)).ids.ids == [*THE, END]
+    assert ended(verdict([*THE, END]), (*THE, TE, END)).ids.ids == [*THE, END]
 
 
 def trial(*deviations: Deviation, **more: Any) -> Trial:

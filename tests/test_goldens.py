@@ -71,7 +71,7 @@ vllm-0.32.0 d32_nothink_te  VVVV EEEV UUUU
 vllm-0.32.0 d33_zh_code  VVVV EEEV UUUU
 """
 
-N_IDS = ((112, 2181, 106), (147, 3273, 67), (0, 0, 0))
+N_IDS = ((112, 2181, 114), (147, 3273, 72), (0, 0, 0))
 """(accepted, ids of them, masked ids of them) for each way."""
 
 

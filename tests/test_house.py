@@ -33,7 +33,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "response": ("response", "sse", "deltas", "token_reports", "failures", "records"),  # bytes, events, fields, reports
     "habits": ("habits", "equations", "learn"),  # evidence is voted on before it is a habit
     "readings": ("readings", "calls", "markers"),  # a section's options and a text's markers are half of the readings
-    "ids": ("ids",),
+    "ids": ("ids", "joins"),
     "witnesses": ("witnesses",),
     "checks": ("checks",),
     "exact": ("exact",),

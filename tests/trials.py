@@ -169,16 +169,17 @@ def _response(trial: Trial, said: Answer) -> Any:
 
 
 def ended(verdict: Verdict, truth: tuple[int, ...]) -> Verdict:
-    """The verdict without the masked control ids at its end that were not sampled: they say that nobody knows the end.
+    """The verdict without the masked control ids at its end where others were sampled: they say that nobody knows it.
 
-    A host that ends at the section's end shows neither that end nor a terminator that stood in its place.
+    A host that ends at the section's end shows neither that end nor a terminator that stood in its place; and one that
+    bills an id too few may have kept back `</think>` before it.
     """
     ids, n = verdict.ids.ids, len(verdict.ids.ids)
     while n and ids[n - 1] >= N_RANKS and not verdict.loss_mask[n - 1]:
         n -= 1
-    if n == len(ids) or not n <= len(truth) < len(ids):
+    if n == len(ids) or n > len(truth) or len(truth) == len(ids):
         return verdict
-    return replace(verdict, ids=Ids(ids[: len(truth)], verdict.ids.origins[: len(truth)]))
+    return replace(verdict, ids=Ids(ids[:n], verdict.ids.origins[:n]), truncated=True)
 
 
 # --- habits ---------------------------------------------------------------------------------------------------------

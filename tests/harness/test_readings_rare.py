@@ -15,12 +15,13 @@ RARE = [
     row(answer("Hm.", "Yes."), {}, [], id="nothing-rare-in-plain-text"),
     row(
         answer("Hm.", "", CALL),
-        {},
+        {"reasoning_tokens": "ids+1"},
         [(f"Hm.{SECTION}{END}", "close-skipped", ("reasoning_tokens", "shortest"))],
         id="straight-into-a-section",
     ),
+    row(answer("Hm.", "", CALL), {"reasoning_tokens": "ids"}, [], id="a-section-and-a-count-that-is-the-same-with-it"),
     row(answer("Hm.", "So:", CALL), {}, [], id="content-came-so-the-reasoning-ended"),
-    row(answer("Hm."), {}, [(f"Hm.{END}", "close-skipped", ("reasoning_tokens", "shortest"))], id="all-reasoning"),
+    row(answer("Hm."), {}, [(f"Hm.~{END}", "close-skipped", ("reasoning_tokens", "shortest"))], id="all-reasoning"),
     row(
         answer("", "Yes."),
         {"reasoning_end": "lost"},
