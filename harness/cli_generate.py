@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -53,7 +54,7 @@ UngatedOption = Annotated[
     str | None, typer.Option("--ungated", metavar="REASON", help="Run without a ticket; every row carries the reason.")
 ]
 AmendOption = Annotated[
-    str | None, typer.Option("--amend", metavar="REASON", help="The run file was changed, and why; kept in the ledger.")
+    str | None, typer.Option("--amend", metavar="REASON", help="The run file or its data was changed, and why.")
 ]
 JudgesOption = Annotated[
     int | None, typer.Option("--judges", metavar="N", min=0, max=64, help="Processes that judge; all cores but one.")
@@ -80,6 +81,12 @@ def generate(
     Nothing is asked without a valid ticket of `tokenproof gate` that fits the run, and nothing beyond the budget, over
     all resumes. What was answered is never asked again. Ctrl-C once lets what is under way come in, twice gives it up.
     OUT/run.log tells the course in plain lines; a terminal shows it live. For a run file see `tokenproof plan --help`.
+
+    A run file or data set that changed is refused, unless --amend says why; then samples follow the new files. Answers
+    to prompts that they no longer have stay in the ledger, are counted and named, and are no samples
+    (`no-longer-asked`). Where only max_tokens or sampling changed, a prompt that is answered keeps its answer
+    (`answered as before`). Another prompt, model or thinking mode under an id that has an answer is refused: it needs
+    an id of its own.
 
     \b
     exit code 0  every prompt has an answer or an end of its own
@@ -169,7 +176,8 @@ def run_it(launch: "Launch", to: "Target", probe: int | None = None) -> "Stop":
         outside = Outside(transport, time.monotonic, time.time, asyncio.sleep, random.random, wait_s)
         try:
             with watching(launch, planned) as watch:
-                return await generate(replace(launch, probe=probe), outside, watch, started)
+                counting = partial(report.Progress, sys.stderr.isatty(), what="prompts compared")
+                return await generate(replace(launch, probe=probe, counting=counting), outside, watch, started)
         finally:
             await transport.close()
 

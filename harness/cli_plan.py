@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness import report
-from harness.cli_base import JsonOption, KeyHostOption, clean_ends, complain
+from harness.cli_base import INTERRUPTED, JsonOption, KeyHostOption, clean_ends, complain
 from harness.cli_generate import TicketOption, UngatedOption, launched, run_it
 from harness.cli_samples import BaseUrlOption, RunFileArgument, ScoreboardOption, ledger_path
 from harness.encoder import encode_prompt_text
@@ -91,6 +91,7 @@ def plan(
     \b
     exit code 0  it fits the budget, the disk and the providers' limits
               1  it does not, or nothing is known of its lengths; the reasons are told
+            130  interrupted; what the probe was answered is kept
               2  wrong call, or a fault in the run file or its data sets, each with its line
 
     \b
@@ -124,6 +125,8 @@ def _probe(run: "RunFile", n: int, ungated: str | None, allow_host: list[str]) -
     stop = run_it(launched(run, ungated, None, 0), to, probe=each)
     if not stop.good:
         complain(f"the probe stopped: {said(stop)}")
+    if stop.why == "interrupted":
+        raise typer.Exit(INTERRUPTED)
 
 
 def _planned(run: "RunFile", known: "dict[str, list[Measured]]", allow_host: list[str]) -> "Plan":

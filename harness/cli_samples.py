@@ -193,7 +193,7 @@ def write_samples(out: Path, kit: Kit, allow_unverified_prompt: bool) -> dict[st
 
 def print_summary(told: dict[str, Any]) -> None:
     """The end table of a run, the ids against the bill, and the dollars."""
-    from runners.summary import HEADERS, bill_lines, table
+    from runners.summary import HEADERS, amended_lines, bill_lines, table
 
     rows = [tuple(map(report.printable, row)) for row in table(told)]
     if rows and sys.stdout.isatty():
@@ -201,5 +201,5 @@ def print_summary(told: dict[str, Any]) -> None:
         report.rich_table(HEADERS, rows)
     elif rows:
         print(*report.plain_table(HEADERS, rows), sep="\n")
-    print(*map(report.printable, bill_lines(told["bill"])), sep="\n")
+    print(*map(report.printable, [*bill_lines(told["bill"]), *amended_lines(told)]), sep="\n")
     print(f"{told['samples']:,} samples, ${told['spent_usd']:.4f} spent, {told['open']:,} prompts open")

@@ -3,9 +3,11 @@
 Knows nothing of terminals; clocks, chance and the transport are arguments.
 """
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from functools import partial
 from itertools import chain, islice
@@ -19,6 +21,7 @@ from harness.ticket import Ticket
 from harness.transport import Transport
 from runners import ledger_writes as w
 from runners.admission import endpoint_differences
+from runners.amending import layout, places
 from runners.attempts import Outside
 from runners.budget import Price, dearest, nano_of
 from runners.data_sets import Digest, Surveyed, prompts
@@ -44,6 +47,7 @@ class Launch:
     """A run that may start: the file, what it asks for, and what let it in.
 
     Attributes:
+        counting: Around the pass over all prompts of a run that was amended; what it gives is called once a prompt.
         amend: Why the run file may differ from the one that the ledger knows; None: it may not.
         probe: Prompts of each data set that are asked; None for all.
         n_judges: Processes that judge; 0: a thread.
@@ -56,6 +60,7 @@ class Launch:
     amend: str | None = None
     probe: int | None = None
     n_judges: int = 1
+    counting: Callable[[], AbstractContextManager[Callable[[], None]]] = lambda: nullcontext(lambda: None)
 
     @property
     def facts(self) -> Facts:
@@ -81,7 +86,7 @@ async def generate(
         changed = _unchanged(launch, ledger, text)
         endpoints = await admitted(launch, outside.transport)
         price = dearest(endpoints)
-        _begin(launch, ledger, text, price, changed, outside.now())
+        _begin(launch, ledger, reader, text, price, changed, outside.now())
         judges = Judges(launch.recipe, launch.n_judges)
         try:
             orders = _orders(run, endpoints, price, amended=bool(ledger.amendments()))
@@ -160,20 +165,40 @@ def _unchanged(launch: Launch, ledger: Ledger, text: str) -> tuple[str, ...]:
     return found
 
 
-def _begin(launch: Launch, ledger: Ledger, text: str, price: Price, changed: Sequence[str], now: float) -> None:
+def _begin(
+    launch: Launch, ledger: Ledger, reader: Ledger, text: str, price: Price, changed: Sequence[str], now: float
+) -> None:
     """Write into the ledger what the run is; a price that rose since it was begun is a change as well."""
-    told = {name: str(usd) for name, usd in asdict(price).items()}
-    rises = [*_rises(json.loads(ledger.meta().get("price", "{}")), told)]
+    told, meta = {name: str(usd) for name, usd in asdict(price).items()}, ledger.meta()
+    rises = [*_rises(json.loads(meta.get("price", "{}")), told)]
     if rises and launch.amend is None:
         raise SetupError("\n".join([*rises, f"the price rose since the run was begun; {AMEND}"]))
-    name, facts = run_sha256(text), launch.facts
+    name, facts, lies = run_sha256(text), launch.facts, layout(launch.surveyed)
     pairs = zip(launch.run.data_sets, launch.surveyed, strict=True)
     asked = {data.name: asdict(Asked(found.n_prompts, data.tokens)) for data, found in pairs}
-    gate = {"ticket_id": facts.ticket_id or "", "ungated": facts.ungated or ""}
+    gate = {"ticket_id": facts.ticket_id or "", "ungated": facts.ungated or "", "layout": lies}
     writes = [w.meta(run=text, run_sha256=name, price=json.dumps(told), asked=json.dumps(asked), **gate)]
+    writes.append(w.datasets(tuple(asked)))
     if (changed or rises) and launch.amend is not None:
         writes.append(w.amended(now, name, "; ".join([launch.amend, *changed, *rises])))
-    ledger.commit(writes)
+    moved = meta["layout"] != lies if "layout" in meta else bool(changed or ledger.amendments())
+    with launch.counting() as tick:
+        if moved:
+            writes.append(w.placed(_places(launch, reader, tick)))
+        ledger.commit(writes)
+
+
+def _places(launch: Launch, reader: Ledger, tick: Callable[[], None]) -> Iterator[tuple[int, int, int]]:
+    """Where the prompts lie now; Ctrl-C ends it, and all of `_begin` with it."""
+    task = asyncio.current_task()
+
+    def counted() -> None:
+        tick()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
+
+    every = _prompts(replace(launch, probe=None))
+    return places(every, reader, reader.datasets(), counted)
 
 
 def _rises(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:

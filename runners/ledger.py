@@ -5,7 +5,8 @@ group (`ledger_writes` makes them); reads are rows in the order of the input, on
 judges nothing.
 
     dataset, block   names, and the `provider` blocks that were sent
-    job              a prompt that was tried: its request without the block, and how it ended (NULL: open)
+    job              a prompt that was tried: its request without the block, how it ended (NULL: open), and whether the
+                     data sets still have it
     attempt          a request: reserved before it is sent; its cost is `settled_nano`, and while that is NULL the whole
                      reservation counts as spent
     answer           the raw bytes that came, one a job
@@ -27,11 +28,12 @@ from typing import IO, Any, Literal
 
 from harness.errors import SetupError
 from harness.store import path_trouble
-from runners.ledger_rows import SCHEMA, SELECT, Known, Row, State, Totals, row_of
+from runners.ledger_rows import FROM_1, SCHEMA, SELECT, Known, Row, State, Totals, row_of
+from runners.tables import unsqueezed
 
 __all__ = ["Ledger", "Row", "Totals", "open_ledger", "read_ledger"]
 
-APPLICATION_ID, VERSION = 0x746F6B70, 1  # "tokp"
+APPLICATION_ID, VERSION = 0x746F6B70, 2  # "tokp"; 1: without places of data sets and jobs that are no longer asked
 CHECKPOINT_PAGES = 2000  # of 4 KiB: long enough to be rare, short enough to take milliseconds
 BUSY_S = 10.0
 
@@ -84,9 +86,10 @@ class Ledger:
 
     def rows(self, dataset: str | None = None) -> Iterator[Row]:
         """Every prompt that was tried, data sets in their order, prompts in the order of the input; one in memory."""
-        where, values = ("WHERE d.name = ? ", (dataset,)) if dataset is not None else ("", ())
+        chosen = "SELECT ds FROM dataset WHERE ?1 IS NULL OR name = ?1 ORDER BY place IS NULL, place, ds"
         with _told(self.path):
-            yield from map(row_of, self._db.execute(f"{SELECT} {where}ORDER BY j.ds, j.idx", values))
+            for found in self._db.execute(chosen, (dataset,)).fetchall():
+                yield from map(row_of, self._db.execute(f"{SELECT} WHERE j.ds = ? ORDER BY j.idx, j.job", found))
 
     def unjudged(self) -> Iterator[Row]:
         """Answers without a verdict."""
@@ -95,11 +98,20 @@ class Ledger:
                 row_of, self._db.execute(f"{SELECT} WHERE w.job IS NOT NULL AND v.job IS NULL ORDER BY j.job")
             )
 
+    def datasets(self) -> dict[str, int]:
+        """Data set -> its number."""
+        with _told(self.path):
+            return dict(self._db.execute("SELECT name, ds FROM dataset"))
+
     def known(self, dataset: int, prompt_id: str) -> Known | None:
         """What is known of a prompt by the number of its data set and its id."""
         sql = "SELECT job, end, sha256 FROM job WHERE ds = ? AND prompt_id = ?"
         found = self._one(sql, dataset, prompt_id)
         return Known(*found) if found else None
+
+    def body(self, job: int) -> bytes:
+        """What is asked, without the provider block."""
+        return unsqueezed(self._one("SELECT request FROM job WHERE job = ?", job)[0])
 
     def meta(self) -> dict[str, str]:
         """What the run is, as it was written."""
@@ -118,13 +130,16 @@ class Ledger:
             "coalesce(sum(reserved_nano) FILTER (WHERE settled_nano IS NULL), 0) FROM attempt"
         )
         spent, n_attempts, n_unknown, reserved = money or (0, 0, 0, 0)
-        ends = "SELECT d.name, coalesce(j.end, 'open'), count(*) FROM job j JOIN dataset d USING (ds) GROUP BY 1, 2"
+        ends = (
+            "SELECT d.name, coalesce(j.end, 'open'), sum(j.asked > 0) FROM job j "
+            "JOIN dataset d USING (ds) GROUP BY 1, 2"
+        )
         verdicts = (
-            "SELECT d.name, coalesce(v.name, 'unjudged'), count(*) FROM answer w JOIN job j USING (job) "
+            "SELECT d.name, coalesce(v.name, 'unjudged'), sum(j.asked > 0) FROM answer w JOIN job j USING (job) "
             "JOIN dataset d USING (ds) LEFT JOIN verdict v USING (job) GROUP BY 1, 2"
         )
         tokens = (
-            "SELECT d.name, 'all', sum(coalesce(w.n_tokens, 0)) FROM answer w JOIN job j USING (job) "
+            "SELECT d.name, 'all', sum((j.asked > 0) * coalesce(w.n_tokens, 0)) FROM answer w JOIN job j USING (job) "
             "JOIN dataset d USING (ds) GROUP BY 1"
         )
         n_tokens = {name: found["all"] for name, found in self._counted(tokens).items()}
@@ -199,6 +214,8 @@ def open_ledger(path: Path) -> Ledger:
             if not db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
                 stamp = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
                 db.executescript(f"BEGIN; {SCHEMA} {stamp} COMMIT;")
+            if _stamp(db) == (APPLICATION_ID, 1):
+                db.executescript(f"BEGIN; {FROM_1} PRAGMA user_version = {VERSION}; COMMIT;")
             _check(path, db)
     except BaseException:
         lock.close()
@@ -218,6 +235,8 @@ def read_ledger(path: Path) -> Ledger:
         )
     db = _connected(path, "rw")  # a reader of a WAL file must be able to make its index
     with _told(path):
+        if _stamp(db) == (APPLICATION_ID, 1):
+            open_ledger(path).close()  # which makes it one of today
         db.execute("PRAGMA query_only = ON")
         _check(path, db)
     return Ledger(path, db)
@@ -230,8 +249,12 @@ def _connected(path: Path, mode: str) -> sqlite3.Connection:
         return sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
 
 
+def _stamp(db: sqlite3.Connection) -> tuple[int, int]:
+    return db.execute("PRAGMA application_id").fetchone()[0], db.execute("PRAGMA user_version").fetchone()[0]
+
+
 def _check(path: Path, db: sqlite3.Connection) -> None:
-    stamp = (db.execute("PRAGMA application_id").fetchone()[0], db.execute("PRAGMA user_version").fetchone()[0])
+    stamp = _stamp(db)
     if stamp != (APPLICATION_ID, VERSION):
         raise SetupError(f"{path}: a database, but no ledger of this version (stamped {stamp}); choose another folder")
 

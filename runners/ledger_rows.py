@@ -17,15 +17,19 @@ State = Literal["reserved", "answered", "failed", "unknown"]
 ANSWERED = "answered"
 """How a prompt ends that was answered; the other ends are those of `backoff.ENDS`."""
 
+NO_LONGER, AS_SENT, OTHERWISE = 0, 1, 2
+"""Of a job: the data sets of the run do not have it any more; they have it; it is answered, and they have its prompt
+with another max_tokens or other sampling now."""
+
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE amendment (at REAL NOT NULL, run_sha256 TEXT NOT NULL, reason TEXT NOT NULL) STRICT;
-CREATE TABLE dataset (ds INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE dataset (ds INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, place INTEGER) STRICT;
 CREATE TABLE block (block INTEGER PRIMARY KEY, json BLOB NOT NULL UNIQUE) STRICT;
 CREATE TABLE job (
   job INTEGER PRIMARY KEY, ds INTEGER NOT NULL REFERENCES dataset, prompt_id TEXT NOT NULL, idx INTEGER NOT NULL,
   request BLOB NOT NULL, sha256 BLOB NOT NULL, n_prompt INTEGER NOT NULL, max_tokens INTEGER NOT NULL,
-  end TEXT, note TEXT, UNIQUE (ds, prompt_id)) STRICT;
+  end TEXT, note TEXT, asked INTEGER NOT NULL DEFAULT 1, UNIQUE (ds, prompt_id)) STRICT;
 CREATE INDEX job_order ON job (ds, idx);
 CREATE TABLE attempt (
   attempt INTEGER PRIMARY KEY, job INTEGER NOT NULL REFERENCES job, block INTEGER NOT NULL REFERENCES block,
@@ -38,8 +42,13 @@ CREATE TABLE answer (
 CREATE TABLE fragment (attempt INTEGER PRIMARY KEY REFERENCES attempt, body BLOB NOT NULL) STRICT;
 CREATE TABLE verdict (job INTEGER PRIMARY KEY REFERENCES answer, name TEXT NOT NULL, packed BLOB NOT NULL) STRICT;
 """
+FROM_1 = """
+ALTER TABLE dataset ADD COLUMN place INTEGER;
+ALTER TABLE job ADD COLUMN asked INTEGER NOT NULL DEFAULT 1;
+"""
+"""Makes of a ledger of version 1 one of today."""
 SELECT = """
-SELECT d.name, j.prompt_id, j.idx, j.request, j.n_prompt, j.max_tokens, j.end, j.note, j.job,
+SELECT d.name, j.prompt_id, j.idx, j.asked, j.request, j.n_prompt, j.max_tokens, j.end, j.note, j.job,
        (SELECT count(*) FROM attempt a WHERE a.job = j.job),
        (SELECT coalesce(sum(coalesce(a.settled_nano, a.reserved_nano)), 0) FROM attempt a WHERE a.job = j.job),
        w.body, w.sha256, w.n_tokens, t.attempt, t.ended_at, t.status, t.failure, t.provider, t.generation, v.name,
@@ -55,6 +64,8 @@ class Row:
     """All that the ledger knows of one prompt.
 
     Attributes:
+        index: Its place in the data set, or the last one that it had.
+        asked: NO_LONGER, AS_SENT or OTHERWISE.
         request: The bytes that were sent, with the provider block of the attempt that was answered (else the last).
         end: "answered", a name of `backoff.ENDS`, or None while it is open.
         cost_nano: Of all its attempts together; a reservation that is not settled counts whole.
@@ -68,6 +79,7 @@ class Row:
     dataset: str
     id: str
     index: int
+    asked: int
     request: bytes
     n_prompt: int
     max_tokens: int
@@ -103,7 +115,7 @@ class Totals:
 
     Attributes:
         reserved_nano: Reservations that are not settled.
-        ends: Per data set, jobs by their end; "open" where there is none.
+        ends: Per data set, jobs by their end; "open" where there is none. Here and below those that are still asked.
         verdicts: Per data set, answers by their verdict; "unjudged" where there is none.
         n_tokens: Per data set, completion tokens of all answers as billed.
     """

@@ -3,12 +3,12 @@
 Generators: they run in the thread that commits, so that packing and hashing keep no one waiting. Pure otherwise.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 
 from runners.jobs import Prompt
 from runners.ledger import Statement, Write
-from runners.ledger_rows import ANSWERED
+from runners.ledger_rows import ANSWERED, NO_LONGER
 from runners.tables import squeezed
 
 __all__ = ["Write"]
@@ -27,12 +27,32 @@ def amended(at: float, run_sha256: str, reason: str) -> Iterator[Statement]:
     yield "INSERT INTO amendment VALUES (?, ?, ?)", (at, run_sha256, reason)
 
 
+def datasets(names: Sequence[str]) -> Iterator[Statement]:
+    """The data sets of the run in their order; others come after them."""
+    yield "UPDATE dataset SET place = NULL", ()
+    for k, name in enumerate(names):
+        sql = "INSERT INTO dataset (name, place) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET place = excluded.place"
+        yield sql, (name, k)
+
+
+def placed(found: Iterable[tuple[int, int, int]]) -> Iterator[Statement]:
+    """(job, its place in its data set, AS_SENT or OTHERWISE) of each job that is still asked; no other one is."""
+    yield "CREATE TEMP TABLE found (job INTEGER PRIMARY KEY)", ()  # on disk where it is large
+    for job, index, asked in found:
+        yield "INSERT INTO found VALUES (?)", (job,)
+        sql = "UPDATE job SET idx = ?2, asked = ?3 WHERE job = ?1 AND (idx <> ?2 OR asked <> ?3)"
+        yield sql, (job, index, asked)
+    yield "UPDATE job SET asked = ? WHERE job NOT IN (SELECT job FROM found)", (NO_LONGER,)
+    yield "DROP TABLE found", ()
+
+
 def job(number: int, dataset: int, prompt: Prompt) -> Iterator[Statement]:
     """A prompt is tried for the first time, or for the first time with this request."""
     packed, digest = squeezed(prompt.body), sha256(prompt.body).digest()
     values = (number, dataset, prompt.id, prompt.index, packed, digest, prompt.n_prompt, prompt.max_tokens)
     yield (
-        "INSERT INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)"
+        "INSERT INTO job (job, ds, prompt_id, idx, request, sha256, n_prompt, max_tokens)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (job) DO UPDATE SET idx = excluded.idx, request = excluded.request, sha256 = excluded.sha256,"
         " n_prompt = excluded.n_prompt, max_tokens = excluded.max_tokens, end = NULL, note = NULL",
         values,

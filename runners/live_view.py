@@ -175,15 +175,15 @@ class LiveView:
         self._live = Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
 
     def __enter__(self) -> "LiveView":
-        self._live.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._live.stop()
 
     def __call__(self, now: Progress) -> None:
-        """Take one moment."""
+        """Take one moment; the first one begins the drawing."""
         self._first = self._first or now
+        self._live.start()
         self._live.update(self.drawn(self._first, now), refresh=True)
 
     def drawn(self, first: Progress, now: Progress) -> Group:

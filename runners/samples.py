@@ -23,7 +23,7 @@ from harness.store import atomic_file
 from harness.types import ORIGIN_NAMES, Exchange, Finding, Usage, Verdict
 from harness.witnesses import n_before_end
 from runners.ledger import Ledger, Row
-from runners.ledger_rows import ANSWERED
+from runners.ledger_rows import ANSWERED, NO_LONGER
 from runners.tables import Kind, table_file
 from runners.verdicts import Facts, unpack
 
@@ -63,6 +63,7 @@ COLUMNS: Mapping[str, Kind] = MappingProxyType(
     }
 )
 """Of samples.parquet, samples.jsonl and rejected.parquet; `left_out` says why a row is in the last one."""
+NO_LONGER_ASKED = "no-longer-asked"
 FILES = ("samples.parquet", "samples.jsonl", "rejected.parquet")
 
 
@@ -77,8 +78,8 @@ class Taken:
         prompt_ids: What the model read, as we render it, shape [P]; None where the request cannot be rendered.
         n_plain: Ids of the plain reading without the terminator, of an answer that gave no whole certain ids; None
             where it has no reading.
-        left_out: Why it is not trained on: its verdict, `prompt-contradicted`, `prompt-unverified`, or how it ended
-            without an answer; None for a sample.
+        left_out: Why it is not trained on: NO_LONGER_ASKED, its verdict, `prompt-contradicted`, `prompt-unverified`,
+            or how it ended without an answer; None for a sample.
     """
 
     row: Row
@@ -126,6 +127,8 @@ def mode_of(known: Known) -> bool:
 
 
 def _left_out(row: Row, verdict: Verdict | None, prompt_ids: list[int] | None, allow_unverified: bool) -> str | None:
+    if row.asked == NO_LONGER:
+        return NO_LONGER_ASKED
     if row.end != ANSWERED or verdict is None:
         return row.end or "open"
     if not verdict.accepted:
@@ -173,7 +176,7 @@ def fields(taken: Taken) -> dict[str, Any]:
     return {
         "id": row.id,
         "data_set": row.dataset,
-        "index": row.index,
+        "index": row.index if row.asked else None,
         "prompt_ids": taken.prompt_ids,
         "output_ids": verdict.ids.ids,
         "origins": list(map(ORIGIN_NAMES.__getitem__, verdict.ids.origins)),

@@ -5,14 +5,16 @@ Takes rows one by one. Knows nothing of files; what is printed is made from `as_
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from harness.types import Origin, Verdict
 from harness.witnesses import billed_offset, n_before_end
+from runners.ledger_rows import NO_LONGER, OTHERWISE, Row
 from runners.samples import Taken, mode_of
 
 TOP_FINDINGS = 10
+MAX_NAMED = 20
 VERDICTS = ("exact", "verified", "unverified", "rejected")
 HEADERS = ("data set", "provider", "answers", *VERDICTS, "samples", "no answer", "ids", "USD", "findings")
 
@@ -84,6 +86,20 @@ def _offset(taken: Taken) -> int | None:
     return billed_offset(taken.traits, known.fmt, mode_of(known), cut=verdict.truncated)
 
 
+@dataclass(slots=True)
+class Named:
+    """How many prompts, and the ids of the first MAX_NAMED."""
+
+    n: int = 0
+    ids: list[str] = field(default_factory=list)
+
+    def add(self, row: Row) -> None:
+        """One more."""
+        self.n += 1
+        if self.n <= MAX_NAMED:
+            self.ids.append(f"{row.dataset}/{row.id}")
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What a run asks of a data set: its prompts, and the completion tokens after which it ends; None for all."""
@@ -98,12 +114,16 @@ class Summary:
 
     Attributes:
         asked: What the run asks of each data set, {} where nobody knows: then only what was tried can be open.
+        no_longer: Prompts that its data sets do not have any more.
+        as_before: Prompts that were answered before they were to be asked with another max_tokens or other sampling.
     """
 
     asked: Mapping[str, Asked] = field(default_factory=dict)
     groups: dict[tuple[str, str], Group] = field(default_factory=dict)
     bill: Bill = field(default_factory=Bill)
     cost_nano: int = 0
+    no_longer: Named = field(default_factory=Named)
+    as_before: Named = field(default_factory=Named)
     _sets: dict[str, Counter[str]] = field(default_factory=dict)
 
     def add(self, taken: Taken) -> None:
@@ -113,12 +133,17 @@ class Summary:
         self.bill.add(taken)
         billed = verdict.completion_tokens if verdict else None
         counted = self._sets.setdefault(row.dataset, Counter())
-        counted.update({"ended": row.end is not None, "open": row.end is None, "tokens": billed or 0})
+        if row.asked == NO_LONGER:
+            self.no_longer.add(row)
+        else:
+            counted.update({"ended": row.end is not None, "open": row.end is None, "tokens": billed or 0})
+        if row.asked == OTHERWISE:
+            self.as_before.add(row)
         provider = (verdict.provider if verdict else None) or row.provider or "-"
         group = self.groups.setdefault((row.dataset, provider), Group())
         group.counts["cost_nano"] += row.cost_nano
         if verdict is None:
-            group.ends[row.end or "open"] += 1
+            group.ends[taken.left_out or "open"] += 1
             group.counts["no answer"] += 1
             return
         group.counts.update(("answers", verdict.name))
@@ -150,6 +175,8 @@ class Summary:
             **more,
             "spent_usd": self.cost_nano / 1e9,
             "open": self.n_open,
+            "no_longer_asked": asdict(self.no_longer),
+            "answered_as_before": asdict(self.as_before),
             **_words(total),
             "findings": _top(findings),
             "bill": self.bill.as_json(),
@@ -187,6 +214,20 @@ def table(summary: Mapping[str, Any]) -> list[tuple[str, ...]]:
             ", ".join(f"{code} {n}" for code, n in [*group["ends"].items(), *group["findings"].items()][:3]),
         )
         for group in summary["groups"]
+    ]
+
+
+def amended_lines(summary: Mapping[str, Any]) -> Sequence[str]:
+    """What became of prompts that the data sets had otherwise, in words; () where there are none."""
+    texts = {
+        "no_longer_asked": "no longer asked: in the ledger, and in no sample",
+        "answered_as_before": "answered as before: asked with another max_tokens or other sampling now",
+    }
+    found = ((summary[key], text) for key, text in texts.items())
+    return [
+        f"{told['n']:,} {text}: {', '.join(told['ids'])}" + (" ..." if told["n"] > len(told["ids"]) else "")
+        for told, text in found
+        if told["n"]
     ]
 
 

@@ -252,3 +252,27 @@ def test_why_a_run_stopped_is_what_the_code_tells(
     assert (result.exit_code, result.stdout) == (code, "")
     assert "the answer to a/2 is not judged yet" in result.stderr
     assert ("no samples were written" in result.stderr) == (code != 2)
+
+
+def test_an_amended_run_tells_what_became_of_its_prompts(tmp_path: Path, host: tuple[Counted, str]) -> None:
+    """On the end table and in the summary, by their ids; one that is another prompt now stops it before it begins."""
+    app, url = host
+    path = written(tmp_path, url)
+    assert run(path, *UNGATED).exit_code == 0
+    ids = [{"prompt": f"number {k}", "id": k} for k in (7, 2, 0)]
+    data_file(tmp_path, *ids, {"prompt": "new", "id": "n"})
+    path.write_text(path.read_text().replace("max_tokens = 100", "max_tokens = 90"))
+    shorter = run(path, *UNGATED, "--amend", "fewer")
+    data_file(tmp_path, *ids[:2], {"prompt": "another", "id": 0})
+    other = run(path, *UNGATED, "--amend", "another")
+
+    assert (shorter.exit_code, other.exit_code, len(app.asked)) == (0, 2, 9)
+    *_, removed, before, last = shorter.stdout.splitlines()
+    assert removed == "5 no longer asked: in the ledger, and in no sample: a/1, a/3, a/4, a/5, a/6"
+    assert before.startswith("3 answered as before: asked with another max_tokens or other sampling now: a/7, a/2, a/0")
+    assert last.startswith("4 samples, $0.")
+    rows = read_rows(tmp_path / "out" / "samples.parquet", ("id", "index"))
+    assert [(row["id"], row["index"]) for row in rows] == [("7", 0), ("2", 1), ("0", 2), ("n", 3)]
+    told = json.loads((tmp_path / "out" / SUMMARY).read_bytes())
+    assert told["no_longer_asked"] == {"n": 5, "ids": ["a/1", "a/3", "a/4", "a/5", "a/6"]}
+    assert "tokenproof: data set a: the answer under the id '0' is not to the prompt of today's row 3" in other.stderr

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from harness import cli
+from harness import cli, cli_plan
 from harness.cli_plan import plan
+from runners.progress import Stop
 from runners.runfile import load_run
 from runners.runfile_keys import DATA, RUN
 from tests.runners.run_kit import ONE, PROVIDER, data_file, run_of, run_text
@@ -141,3 +142,22 @@ def test_an_earlier_run_that_is_none_comes_first(tmp_path: Path, folder: str) ->
 
     assert (result.exit_code, app.requests) == (2, [])
     assert result.stderr.endswith("; expected the output folder of a `tokenproof generate`\n")
+
+
+def test_a_probe_that_is_interrupted_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Status 130 and no plan: what it was made for did not come."""
+    with Served(emulator()) as url:
+        path = written(tmp_path, url)
+        for why, code, said in (("interrupted", 130, ""), ("done", 0, "fits")):
+            monkeypatch.setattr(cli_plan, "run_it", lambda launch, to, probe, why=why: Stop(why, "so"))
+            result = run(path, "--probe", "2", "--ungated", "x", "--from", earlier(tmp_path))
+            assert (result.exit_code, result.stdout.splitlines()[-1:]) == (code, [said] if said else [])
+
+
+def earlier(folder: Path) -> Path:
+    """The output folder of an earlier run with one answer."""
+    other = folder / "earlier"
+    if not other.exists():
+        other.mkdir()
+        answered(other, run_of(other, {"prompt": "number 7"})).close()
+    return other

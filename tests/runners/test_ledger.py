@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter, deque
+from collections.abc import Callable
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -15,8 +16,8 @@ import pytest
 from harness.errors import SetupError
 from runners import ledger_writes as w
 from runners.jobs import request_bytes
-from runners.ledger import read_ledger
-from runners.ledger_rows import Known, Totals
+from runners.ledger import Ledger, read_ledger
+from runners.ledger_rows import AS_SENT, NO_LONGER, Known, Totals
 from runners.tables import unsqueezed
 from tests.conftest import ROOT
 from tests.runners.ledger_kit import BLOCK, answered, made, prompt
@@ -119,6 +120,59 @@ def test_meta_and_amendments(tmp_path: Path) -> None:
         ledger.commit([w.amended(2.0, "b", "more tokens"), w.amended(1.0, "a", "first")])
         assert ledger.meta() == {"run_sha256": "b", "ticket": "t"}
         assert ledger.amendments() == [(1.0, "a", "first"), (2.0, "b", "more tokens")]
+
+
+def as_of_version_1(path: Path) -> None:
+    """Makes a ledger what the first version wrote."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        for sql in ("ALTER TABLE job DROP COLUMN asked", "ALTER TABLE dataset DROP COLUMN place"):
+            db.execute(sql)
+        db.execute("PRAGMA user_version = 1")
+
+
+@pytest.mark.parametrize("opened", [made, lambda folder: read_ledger(folder / NAME)], ids=["writer", "reader"])
+def test_a_ledger_of_the_first_version_is_brought_up_to_date(tmp_path: Path, opened: Callable[[Path], Ledger]) -> None:
+    """Nothing of it is lost, every prompt is asked, and it is written and read as any other."""
+    with made(tmp_path) as ledger:
+        for n in range(3):
+            answered(ledger, n, b'{"n":%d}' % n)
+        before, totals = list(ledger.rows()), ledger.totals()
+    as_of_version_1(tmp_path / NAME)
+
+    with opened(tmp_path) as ledger:
+        assert (list(ledger.rows()), ledger.totals()) == (before, totals)
+    with made(tmp_path) as ledger:
+        answered(ledger, 3)
+        ledger.commit([w.datasets(["b", "a"]), w.placed([(1, 5, AS_SENT)])])
+        assert [(r.id, r.index, r.asked) for r in ledger.rows()] == [
+            ("p1", 1, NO_LONGER), ("p2", 2, NO_LONGER), ("p3", 3, NO_LONGER), ("p0", 5, AS_SENT),
+        ]  # fmt: skip
+
+
+def test_a_ledger_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
+    """Told by writer and reader; not a byte of it changes."""
+    with made(tmp_path) as ledger:
+        answered(ledger, 0)
+    with closing(sqlite3.connect(tmp_path / NAME, isolation_level=None)) as db:
+        db.execute("PRAGMA user_version = 3")
+    before = (tmp_path / NAME).read_bytes()
+    for opened in (made, lambda folder: read_ledger(folder / NAME)):
+        with pytest.raises(SetupError, match="no ledger of this version"):
+            opened(tmp_path)
+    assert (tmp_path / NAME).read_bytes() == before
+
+
+def test_data_sets_have_their_order(tmp_path: Path) -> None:
+    """As they were placed last; those that were not come after them, in the order in which they came."""
+    with made(tmp_path) as ledger:
+        for name in ("a", "b", "c", "d"):
+            answered(ledger, 0, dataset=name)
+        assert [r.dataset for r in ledger.rows()] == ["a", "b", "c", "d"]
+        ledger.commit([w.datasets(["d", "new", "b"])])
+        assert [r.dataset for r in ledger.rows()] == ["d", "b", "a", "c"]
+        ledger.commit([w.datasets(["c"])])
+        assert [r.dataset for r in ledger.rows()] == ["c", "a", "b", "d"]
+        assert ledger.datasets() == {"a": 1, "b": 2, "c": 3, "d": 4, "new": 5}
 
 
 def test_a_second_writer_is_refused_and_a_reader_is_not(tmp_path: Path) -> None:
