@@ -13,10 +13,14 @@ ENGINES = frozenset({"vllm-0.32", "sglang-0.5.23"})
 
 
 def replay_of(provider: str | None, request: Mapping[str, Any], thinking: bool, vocab: Vocab) -> Replay | None:
-    """The engine's transformation for this request; None for any other provider."""
+    """The engine's transformation for this request; None for any other provider, and for what no engine answers."""
     if provider not in ENGINES or not request:
         return None
+    from harness.chat_request import wrong
     from harness.presets import answer, find_preset
+
+    if wrong({"model": provider, **request}):
+        return None
 
     preset = find_preset(provider)
 
