@@ -5,6 +5,7 @@ import.
 """
 
 import json
+import signal
 import sys
 from collections.abc import Iterable
 from itertools import islice
@@ -14,6 +15,7 @@ import typer
 
 from harness import __version__, report, store
 from harness.cli_base import (
+    INTERRUPTED,
     BlindOption,
     HabitsOption,
     Judging,
@@ -198,7 +200,13 @@ app.add_typer(shards)
 
 def main() -> None:
     """The console script."""
-    app()
+    try:
+        app()
+    except (KeyboardInterrupt, SystemExit) as ended:
+        code = getattr(ended, "code", INTERRUPTED)
+        if code == INTERRUPTED:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # python would die of a second one while it ends
+        sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -325,6 +325,24 @@ def test_ctrl_c_is_one_line(endless: Path) -> None:
     assert (err, process.returncode) == ("tokenproof: interrupted\n", 130)
 
 
+@pytest.mark.parametrize("ends", ["sys.exit(130)", "raise KeyboardInterrupt"])
+def test_a_second_ctrl_c_while_the_command_ends_is_still_130(ends: str) -> None:
+    """Also when python has put its own handlers away, and when the first one is just being told."""
+    program = f"""
+import os, sys
+from harness import cli
+class Late:
+    def __del__(self, kill=os.kill, pid=os.getpid()):
+        kill(pid, 2)
+def app():
+    {ends}
+late, cli.app = Late(), app
+cli.main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
 def test_output_is_utf_8_whatever_the_locale(tmp_path: Path) -> None:
     """Names in any script survive LC_ALL=C; bytes of a path that are no text come as escapes."""
     name = os.fsencode(tmp_path) + "/世界".encode() + b"\xff.json"
