@@ -101,9 +101,20 @@ def _read(file: BinaryIO) -> Contents:
         name, ids_sha256, mask_sha256 = loads(line)
         samples[name] = (ids_sha256, mask_sha256)
     total.update(line)
-    if file.read() != _last(total.hexdigest()):
+    if file.read(MAX_LINE) != _last(total.hexdigest()):
         raise ValueError("its hash is another")
-    return Contents(head["layout"], head["samples_file"], samples, head["data_set"])
+    told = head["data_set"]
+    if type(head["samples_file"]["name"]) is not str or (told is not None and not _is_data_set(told)):
+        raise ValueError("its first line has other members")
+    return Contents(head["layout"], head["samples_file"], samples, told)
+
+
+def _is_data_set(told: Any) -> bool:
+    kinds = {"name": str, "n_bytes": int, "sha256": str}
+    return type(told["rows"]) is int and all(
+        all(type(file[key]) is kind for key, kind in kinds.items()) and Path(file["name"]).name == file["name"]
+        for file in told["files"]
+    )
 
 
 def tell_data_set(folder: Path, rows: int) -> None:
@@ -134,17 +145,19 @@ def contents_problems(folder: Path, manifests: Sequence[Manifest]) -> Iterator[s
     except SetupError as error:
         yield f"{error}: {AGAIN}, and it is written anew"
         return
-    lines = {line["id"]: line for manifest in manifests for line in chain(manifest.samples, manifest.set_aside)}
+    lines = {line["id"]: (line, m.file) for m in manifests for line in chain(m.samples, m.set_aside)}
     if missing := [name for name in contents.samples if name not in lines]:
-        yield (f"{named(missing)} of the run in no shard: shards are gone, or the run did not come to its end; {AGAIN}")
+        yield f"in no shard: {named(missing)} of the run; shards are gone, or the run did not come to its end; {AGAIN}"
     if strange := [name for name in lines if name not in contents.samples]:
         yield (
-            f"{named(strange)} in shards, and not among the samples of the last run ({contents.samples_file['name']}): "
-            f"remove their shards, each with its manifest, and {AGAIN}, or with a file that has them"
+            f"in {files_of(strange, lines)}: {named(strange)} that the last run did not have any more (its samples "
+            f"file was {contents.samples_file['name']}): remove them, each with its manifest, and {AGAIN}, or with a "
+            "file that has them"
         )
-    shared = ((name, lines[name]) for name in contents.samples if name in lines)
+    shared = ((name, lines[name][0]) for name in contents.samples if name in lines)
     if other := [n for n, line in shared if (line["ids_sha256"], line["mask_sha256"]) != contents.samples[n]]:
-        yield f"{named(other)} in shards with other ids or another loss_mask than in the last run; {AGAIN}"
+        where = files_of(other, lines)
+        yield f"in {where}: {named(other)} with other ids or another loss_mask than in the last run; {AGAIN}"
     if contents.data_set is not None:
         yield from _data_set_problems(folder, contents.data_set, sum(len(m.side_files) for m in manifests))
 
@@ -176,8 +189,13 @@ def file_problem(folder: Path, told: Mapping[str, Any]) -> str:
 
 
 def named(names: Collection[str]) -> str:
-    """How many samples, and the names of the first; `stand` or `stands` behind them."""
+    """How many samples, and the names of the first."""
     first = ", ".join(f"{name!r:.80}" for name in islice(names, N_NAMED))
-    if len(names) == 1:
-        return f"sample {first} stands"
-    return f"{len(names)} samples ({first}{', ...' if len(names) > N_NAMED else ''}) stand"
+    more = ", ..." if len(names) > N_NAMED else ""
+    return f"sample {first}" if len(names) == 1 else f"{len(names)} samples ({first}{more})"
+
+
+def files_of(names: Collection[str], lines: Mapping[str, tuple[Any, str]]) -> str:
+    """The shards that these samples stand in, the first of them by name."""
+    files = sorted({lines[name][1] for name in names})
+    return ", ".join(files[:N_NAMED]) + (f" and {len(files) - N_NAMED} more" if len(files) > N_NAMED else "")

@@ -181,8 +181,8 @@ def resuming(
     changed = told.changed
     if changed and data_set_of(job.layout) is not None:
         raise SetupError(
-            f"{job.out}: {named(changed)} there with other ids or another loss_mask than in {job.samples.name} now, "
-            f"and rows of --layout {job.layout} may not move: begin anew in another --out"
+            f"{job.out}: other ids or another loss_mask than in {job.samples.name} now, {named(changed)}; rows of "
+            f"--layout {job.layout} may not move: begin anew in another --out"
         )
     whole, go = outdated(whole, changed)
     if go:
@@ -193,5 +193,5 @@ def resuming(
     done = done_of(whole)
     vanished = [name for name in done if name not in told.listed]
     if vanished:
-        complain(vanished_text(vanished, job.samples.name))
+        complain(vanished_text(vanished, whole, job.samples.name))
     return Resuming(done, whole, told, changed, vanished)

@@ -63,7 +63,7 @@ def held(place: Place, layout: str, complain: Callable[[str], None]) -> Iterator
                 refuse_foreign(layout, place.local)
             yield ours
         return
-    _take(place, layout, complain)
+    mark = _take(place, layout, complain)
     try:
         names = place.names()
         known = _known(place, names, layout)
@@ -75,22 +75,23 @@ def held(place: Place, layout: str, complain: Callable[[str], None]) -> Iterator
         yield HeldPlace(known)
     finally:
         try:
-            place.remove(LOCK)
+            if place.read(LOCK, len(mark) + 1) == mark:  # else somebody removed it, and another run may be at work
+                place.remove(LOCK)
         except SetupError as error:
             complain(f"{error}; remove {LOCK} there before the next run")
 
 
-def _take(place: Place, layout: str, complain: Callable[[str], None]) -> None:
-    """Make the lock, or say that there can be none."""
-    mark = f"{FORMAT} {layout}\nhost {socket.gethostname()}, process {os.getpid()}\n"
-    made = place.create(LOCK, mark.encode())
+def _take(place: Place, layout: str, complain: Callable[[str], None]) -> bytes:
+    """Make the lock, and give its text; or say what it does not promise."""
+    mark = f"{FORMAT} {layout}\nhost {socket.gethostname()}, process {os.getpid()}\n".encode()
+    made = place.create(LOCK, mark)
     if made is None:
         complain(
             f"{place.uri}: this file system cannot make a file only where none is, so that two runs which begin in one "
             "moment are not kept apart: see to it that there is one"
         )
     if made is not False:
-        return
+        return mark
     told = place.read(LOCK, len(mark) + 1000).decode("utf-8", "replace")
     if not told.startswith(f"{FORMAT} "):
         raise SetupError(f"{place.uri}/{LOCK} is not a lock of tokenproof: choose another --out")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import SetupError
-from runners.contents import named
+from runners.contents import files_of, named
 from runners.manifests import Manifest, run_differences
 from runners.shards import checked, manifests, set_apart
 
@@ -79,14 +79,16 @@ def outdated_text(manifest: Manifest, changed: Collection[str]) -> str:
     own = done_of([manifest])
     there = [name for name in own if name in changed]
     return (
-        f"{manifest.file}: {named(there)} there with other ids or another loss_mask than in the samples file now; kept "
-        f"as *.old, and its {len(own)} samples computed again"
+        f"{manifest.file}: other ids or another loss_mask than in the samples file now, {named(there)}; kept as *.old, "
+        f"and its {len(own)} samples computed again"
     )
 
 
-def vanished_text(vanished: Collection[str], file: str) -> str:
+def vanished_text(vanished: Collection[str], whole: Sequence[Manifest], file: str) -> str:
     """What is said of samples that stand in shards and are no longer in the samples file."""
+    lines = {name: (hashes, manifest.file) for manifest in whole for name, hashes in done_of([manifest]).items()}
     return (
-        f"{named(vanished)} in shards, and {file} has no such sample now: they stay, and a trainer would read them; "
-        "remove their shards, each with its manifest, and give the same command again, or use a new --out"
+        f"in {files_of(vanished, lines)}: {named(vanished)} that {file} does not have any more; they stay, and a "
+        "trainer would read them: remove these shards, each with its manifest, and give the same command again, or use "
+        "a new --out"
     )

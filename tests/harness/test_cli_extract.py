@@ -53,11 +53,14 @@ def test_a_samples_file_that_changed_is_told(tmp_path: Path) -> None:
     text, told = run(*args), json.loads(run(*args, "--json").stdout)
 
     assert (text.exit_code, told["changed"], told["vanished"], told["vanished_ids"]) == (1, 0, 1, ["s11"])
-    assert "sample 's2' stands there with other ids or another loss_mask than in the samples file now" in text.stderr
-    assert "sample 's11' stands in shards, and samples.parquet has no such sample now" in text.stderr
+    assert "other ids or another loss_mask than in the samples file now, sample 's2'; kept as *.old" in text.stderr
+    assert (
+        "sample 's11' that samples.parquet does not have any more; they stay, and a trainer would read them"
+        in text.stderr
+    )
     assert "1 of other ids or another mask than before, 1 that the samples file has no more" in text.stdout
     verified = CliRunner().invoke(cli.app, ["shards", "verify", str(tmp_path / "out")])
-    assert (verified.exit_code, "sample 's11' stands in shards, and not among" in verified.stdout) == (1, True)
+    assert (verified.exit_code, "sample 's11' that the last run did not have any more" in verified.stdout) == (1, True)
 
 
 def test_json_has_every_count(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_a_spot_check_that_fails_ends_with_one(args: list[str | Path], monkeypat
     )
     verify = ["shards", "verify", str(args[args.index("--out") + 1])]
     bad_folder = CliRunner().invoke(cli.app, verify)
-    assert (bad_folder.exit_code, "stand of the run in no shard" in bad_folder.stdout) == (1, True)
+    assert (bad_folder.exit_code, "in no shard: 12 samples" in bad_folder.stdout) == (1, True)
 
     monkeypatch.setattr(spot_check, "spot", real)
     assert run(*args, "--spot-check", "1").exit_code == 0

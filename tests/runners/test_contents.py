@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from runners.contents import (
     NAME,
     Contents,
     contents_problems,
+    files_of,
     named,
     read_contents,
     tell_data_set,
@@ -62,10 +64,10 @@ def test_what_stands_there_is_held_against_it(tmp_path: Path) -> None:
     write_contents(job.out, replace(contents, samples=changed))
     again = "give the command of the run again"
     assert list(contents_problems(job.out, whole)) == [
-        f"sample 'new' stands of the run in no shard: shards are gone, or the run did not come to its end; {again}",
-        "sample 's0' stands in shards, and not among the samples of the last run (s.parquet): remove their shards, "
-        f"each with its manifest, and {again}, or with a file that has them",
-        f"sample 's1' stands in shards with other ids or another loss_mask than in the last run; {again}",
+        f"in no shard: sample 'new' of the run; shards are gone, or the run did not come to its end; {again}",
+        "in shard-000000.safetensors: sample 's0' that the last run did not have any more (its samples file was "
+        f"s.parquet): remove them, each with its manifest, and {again}, or with a file that has them",
+        "in shard-000000.safetensors: sample 's1' with other ids or another loss_mask than in the last run; " + again,
     ]
     (job.out / NAME).unlink()
     assert list(contents_problems(job.out, whole)) == [
@@ -96,6 +98,21 @@ def test_a_data_set_is_told_with_the_checksum_of_every_file(tmp_path: Path) -> N
 
 def test_many_samples_are_counted_and_the_first_named() -> None:
     """A line stays a line."""
-    assert named(["a"]) == "sample 'a' stands"
-    assert named([str(k) for k in range(5)]) == "5 samples ('0', '1', '2', '3', '4') stand"
-    assert named({str(k): k for k in range(999)}) == "999 samples ('0', '1', '2', '3', '4', ...) stand"
+    assert named(["a"]) == "sample 'a'"
+    assert named([str(k) for k in range(5)]) == "5 samples ('0', '1', '2', '3', '4')"
+    assert named({str(k): k for k in range(999)}) == "999 samples ('0', '1', '2', '3', '4', ...)"
+    lines = {str(k): ({}, f"shard-{k // 10:06d}") for k in range(90)}
+    assert files_of(["0", "1", "11"], lines) == "shard-000000, shard-000001"
+    assert files_of(lines, lines).endswith("shard-000003, shard-000004 and 4 more")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [5, {}, {"rows": "1", "files": []}, {"rows": 1, "files": [{"name": "a"}]}, {"rows": 1, "files": 3},
+     {"rows": 0, "files": [{"name": "../a", "n_bytes": 1, "sha256": "0"}]}],
+)  # fmt: skip
+def test_contents_that_are_whole_and_not_ours_are_refused(tmp_path: Path, told: Any) -> None:
+    """Somebody else wrote them: no traceback, and no file of another folder is looked at."""
+    write_contents(tmp_path, replace(CONTENTS, data_set=told))
+    with pytest.raises(SetupError, match=r"contents\.jsonl is not what was written"):
+        read_contents(tmp_path)

@@ -60,6 +60,10 @@ def test_a_lock_that_was_left_says_whose_it_was_and_what_to_do(tmp_path: Path) -
     with pytest.raises(SetupError, match=r"\(host .*, process \d+\); .* remove memory://left/\.lock"):
         held(place, "native", pytest.fail).__enter__()
     place.remove(".lock")
+    with held(place, "native", pytest.fail):
+        put(place, tmp_path, ".lock", data + b"another run's")
+    assert place.names() == [".lock"]
+    place.remove(".lock")
     with pytest.raises(KeyboardInterrupt), held(place, "native", pytest.fail):
         raise KeyboardInterrupt
     assert place.names() == []
