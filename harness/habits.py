@@ -164,13 +164,23 @@ class Habits:
     def _cache(self) -> dict[tuple[str | bool, ...], Traits]:
         return {}
 
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return {}
+
     def provider_name(self, spelling: str | None) -> str | None:
         """The one name of a provider: `OR/Moonshot AI` and `moonshot ai` are `Moonshot AI`; None for none."""
-        if not spelling or not spelling.strip():
+        if not spelling:
             return None
+        name = self._names.get(spelling)
+        if name is None:
+            if len(self._names) >= MAX_CACHED:
+                self._names.clear()
+            name = self._names[spelling] = self._name(spelling)
+        return name or None
+
+    def _name(self, spelling: str) -> str:
         bare = re.sub(r"^OR/", "", spelling.strip(), flags=re.IGNORECASE).strip()
-        if not bare:
-            return None
         known = self._by_provider.get(bare.lower())
         return self.aliases.get(bare.lower()) or (known[0].provider if known else bare)
 
@@ -188,7 +198,8 @@ class Habits:
     ) -> Traits:
         """The known traits for one key; of several lines the one with the narrowest key holds."""
         key = (provider or "", model, format, thinking, finish, stream, tools, wire)
-        if key not in self._cache:
+        found = self._cache.get(key)
+        if found is None:
             if len(self._cache) >= MAX_CACHED:  # names come from answers: there may be as many as there are lines
                 self._cache.clear()
             known = self._by_provider.get((provider or "").lower(), ())
@@ -201,8 +212,8 @@ class Habits:
                 "tools": "yes" if tools else "no",
                 "wire": wire,
             }
-            self._cache[key] = MappingProxyType(_resolve(known, asked))
-        return self._cache[key]
+            found = self._cache[key] = MappingProxyType(_resolve(known, asked))
+        return found
 
 
 WEIGHT = {"model": 64, "format": 32, "thinking": 16, "finish": 8, "stream": 4, "tools": 2, "wire": 1}
