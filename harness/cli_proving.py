@@ -31,7 +31,10 @@ MinAgreementOption = Annotated[
     typer.Option("--min-agreement", metavar="X", min=0.0, max=1.0, help="Set samples aside that agree less (0 to 1)."),
 ]
 SpotOption = Annotated[
-    int, typer.Option("--spot-check", metavar="N", min=0, help="Compute N samples again, each alone, and compare.")
+    int,
+    typer.Option(
+        "--spot-check", metavar="N", min=0, help="Compute N samples again, each alone; a shard that fails is put aside."
+    ),
 ]
 PlanOption = Annotated[bool, typer.Option("--plan", help="Say what it will take, and do nothing.")]
 RateOption = Annotated[

@@ -151,8 +151,8 @@ def contents_problems(folder: Path, manifests: Sequence[Manifest]) -> Iterator[s
     if strange := [name for name in lines if name not in contents.samples]:
         yield (
             f"in {files_of(strange, lines)}: {named(strange)} that the last run did not have any more (its samples "
-            f"file was {contents.samples_file['name']}): remove them, each with its manifest, and {AGAIN}, or with a "
-            "file that has them"
+            f"file was {contents.samples_file['name']}): {way_out(contents.data_set)}, or give it with a file that has "
+            "them"
         )
     shared = ((name, lines[name][0]) for name in contents.samples if name in lines)
     if other := [n for n, line in shared if (line["ids_sha256"], line["mask_sha256"]) != contents.samples[n]]:
@@ -186,6 +186,13 @@ def file_problem(folder: Path, told: Mapping[str, Any]) -> str:
     except OSError as error:
         return f"{told['name']}: {error.strerror or error}"
     return ""
+
+
+def way_out(data_set: Mapping[str, Any] | None) -> str:
+    """How to be rid of samples that a folder should not have."""
+    if data_set is not None:
+        return "rows of this layout may not move: begin anew in another --out"
+    return f"remove these shards, each with its manifest, and {AGAIN}"
 
 
 def named(names: Collection[str]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import SetupError
-from runners.contents import Contents, named, write_contents
+from runners.contents import Contents, named, way_out, write_contents
 from runners.examining import Examiner
 from runners.extract import Limits, OverLong, Summary, extract
 from runners.extract_plan import ExtractPlan, Survey, demand_room, free_bytes, state_bytes, survey
@@ -136,6 +136,7 @@ def run_job(
         samples = read_samples(job.samples, facts.vocab_size)
         held.claim()
         write_contents(job.out, contents_of(job, about, ours.survey))
+        ours.survey.listed.clear()  # a line a sample: not to be held while states are
         summary = extract(samples, backend, sink, limits, ours.done, examine=examiner, tick=tick)
         return summary.resumed(ours.changed, ours.vanished)
 
@@ -193,5 +194,5 @@ def resuming(
     done = done_of(whole)
     vanished = [name for name in done if name not in told.listed]
     if vanished:
-        complain(vanished_text(vanished, whole, job.samples.name))
+        complain(vanished_text(vanished, whole, job.samples.name, way_out(data_set_of(job.layout))))
     return Resuming(done, whole, told, changed, vanished)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 from harness.errors import HarnessError, SetupError
@@ -92,6 +93,8 @@ def read_model_folder(folder: str | Path) -> ModelFolder:
     path = Path(folder)
     file = path / "config.json"
     try:
+        if not S_ISREG(file.stat().st_mode):  # to read a named pipe would never end
+            raise SetupError(f"{file} is no file; expected the folder of a local model")
         with file.open("rb") as stream:
             data = stream.read(MAX_CONFIG_BYTES + 1)
         if len(data) > MAX_CONFIG_BYTES:

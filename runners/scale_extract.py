@@ -183,6 +183,7 @@ def run_on_cluster(
             tick = start(ours.survey)
             claim.claim()
             put_contents(place, contents_of(job, task.about, ours.survey))
+            ours.survey.listed.clear()  # a line a sample, and needed no more
             summary = Summary(done_before=ours.survey.done, over_long=ours.survey.over_long)
             for manifest in _spread(cluster, task, facts, ours, number):
                 summary.add(manifest)

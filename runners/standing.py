@@ -84,11 +84,10 @@ def outdated_text(manifest: Manifest, changed: Collection[str]) -> str:
     )
 
 
-def vanished_text(vanished: Collection[str], whole: Sequence[Manifest], file: str) -> str:
-    """What is said of samples that stand in shards and are no longer in the samples file."""
+def vanished_text(vanished: Collection[str], whole: Sequence[Manifest], file: str, way: str) -> str:
+    """What is said of samples that stand in shards and are no longer in the samples file; `way` is the way out."""
     lines = {name: (hashes, manifest.file) for manifest in whole for name, hashes in done_of([manifest]).items()}
     return (
         f"in {files_of(vanished, lines)}: {named(vanished)} that {file} does not have any more; they stay, and a "
-        "trainer would read them: remove these shards, each with its manifest, and give the same command again, or use "
-        "a new --out"
+        f"trainer would read them: {way}"
     )

@@ -66,7 +66,7 @@ def test_what_stands_there_is_held_against_it(tmp_path: Path) -> None:
     assert list(contents_problems(job.out, whole)) == [
         f"in no shard: sample 'new' of the run; shards are gone, or the run did not come to its end; {again}",
         "in shard-000000.safetensors: sample 's0' that the last run did not have any more (its samples file was "
-        f"s.parquet): remove them, each with its manifest, and {again}, or with a file that has them",
+        f"s.parquet): remove these shards, each with its manifest, and {again}, or give it with a file that has them",
         "in shard-000000.safetensors: sample 's1' with other ids or another loss_mask than in the last run; " + again,
     ]
     (job.out / NAME).unlink()

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,14 @@ def test_no_configuration_is_refused(tmp_path: Path, config: str) -> None:
     """Neither half a file nor JSON of another kind."""
     with pytest.raises(SetupError, match="expected the folder of a local model"):
         read_model_folder(folder_of(tmp_path, config))
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_configuration_that_is_no_file_is_refused(tmp_path: Path, make: Any) -> None:
+    """A named pipe, which nobody need write to, or a folder."""
+    make(tmp_path / "config.json")
+    with pytest.raises(SetupError, match=r"config\.json is no file; expected the folder of a local model"):
+        read_model_folder(tmp_path)
 
 
 def test_a_configuration_that_is_too_large_says_so(tmp_path: Path) -> None:

@@ -243,6 +243,17 @@ def test_samples_that_changed_since_are_computed_again(tmp_path: Path, layout: s
     }
 
 
+def test_the_way_out_is_one_that_the_layout_has(tmp_path: Path) -> None:
+    """A sample that vanished from the file, where rows may not move: to remove its shard would leave a gap."""
+    run_job(asked := job(tmp_path, "speculators"), arithmetic_for("speculators"))
+    samples_file(asked.samples, drawn(11))
+    said: list[str] = []
+    run_job(asked, arithmetic_for("speculators"), complain=said.append)
+    way = "rows of this layout may not move: begin anew in another --out"
+    assert said[0].endswith(f"they stay, and a trainer would read them: {way}")
+    assert [way in text for text in faults(asked.out)] == [True]
+
+
 def test_specforge_groups_its_files() -> None:
     """Two thousand to a folder."""
     name = LAYOUTS["specforge"].name
