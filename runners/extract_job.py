@@ -70,17 +70,20 @@ def plan_job(job: Job, folder: Path, layers: str, dtype: str, tokens_per_s: floa
     n_aux = len(choose_layers(layers, about.number("num_hidden_layers")))
     size = state_bytes(n_aux, about.number("hidden_size"), dtype)
     limits = _limits(job, about.name, about.max_length, size)
-    told = survey(read_samples(job.samples, about.number("vocab_size")), limits, listed(job.out))
+    whole, n_ids = listed(job.out), about.number("vocab_size")
+    told = survey(read_samples(job.samples, n_ids), limits, done_of(whole))
+    if told.changed:
+        told = survey(read_samples(job.samples, n_ids), limits, done_of(outdated(whole, told.changed)[0]))
     return ExtractPlan(told, size, job.layout, tokens_per_s, free_bytes(job.out))
 
 
-def listed(folder: Path) -> Done:
-    """What the manifests of a folder say is done, nothing else being read; a manifest that is none says nothing."""
-    done: Done = {}
+def listed(folder: Path) -> list[Manifest]:
+    """The manifests of a folder, nothing else being read; one that is none is left out."""
+    found: list[Manifest] = []
     for path in manifests(folder) if folder.is_dir() else ():
         with suppress(SetupError):
-            done.update(done_of([read_manifest(path)]))
-    return done
+            found.append(read_manifest(path))
+    return found
 
 
 def run_of(job: Job, facts: Facts, told: Mapping[str, Any]) -> dict[str, Any]:

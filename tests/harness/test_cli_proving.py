@@ -12,7 +12,7 @@ from harness import cli
 from runners import extract_plan, spot_check
 from runners.manifests import read_manifest
 from runners.proof import Spot
-from tests.runners.states_kit import drawn, samples_file, tiny
+from tests.runners.states_kit import drawn, sample, samples_file, tiny
 
 KIMI_K25 = {
     "model_type": "kimi_k25",
@@ -172,6 +172,16 @@ def test_a_plan_counts_what_stands_there(args: list[str | Path], tmp_path: Path)
     (tmp_path / "out/shard-000000.json").write_text("{}")
     told = json.loads(run(*args, "--plan", "--json").stdout)
     assert (told["done"], told["samples"]) == (0, 12)
+
+
+def test_a_plan_counts_samples_that_changed(args: list[str | Path], tmp_path: Path) -> None:
+    """With the others of their shard, as the run will compute them."""
+    run(*args, "--shard-mb", "0.05")
+    samples_file(tmp_path / "samples.parquet", [sample("s0", [1], [2]), *drawn(12)[1:]])
+    n_there = len(read_manifest(tmp_path / "out/shard-000000.json").samples)
+    told = json.loads(run(*args, "--plan", "--json").stdout)
+    assert (told["samples"], told["done"]) == (n_there, 12 - n_there)
+    assert json.loads(run(*args, "--shard-mb", "0.05", "--json").stdout)["samples"] == n_there
 
 
 def test_a_cluster_that_is_not_there_ends_with_two(args: list[str | Path]) -> None:
