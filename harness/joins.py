@@ -1,15 +1,15 @@
 """Words within which a control id that the host does not show may have been sampled without any count telling.
 
 A hidden id makes the bill one id larger than the text, so it is noticed; unless the two parts of a word beside it are
-spelled in one id fewer than the word as a whole (`Samantha` is three ids, `S` + `amantha` two). There the two errors
-cancel, and the ids that differ are INFERRED. Headers and arguments of calls are left out: to cut them out of the text,
-a host must have had the control ids in it. Works on ids alone; knows nothing of bills.
+spelled in one id fewer than the word as a whole (`[Janet` is three ids, `[J` and `anet` are one each). There the two
+errors cancel, and the ids that differ are INFERRED. Headers and arguments of calls are left out: to cut them out of the
+text, a host must have had the control ids in it. Works on ids alone; knows nothing of bills.
 """
 
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from itertools import accumulate, pairwise
 from operator import itemgetter
 
@@ -21,13 +21,29 @@ from harness.vocab import CONTROL_IDS, N_IDS, N_RANKS, Vocab
 NEAR = 32
 """Characters on each side of a cut in a word of more than LONG_WORD: what is further away is spelled the same."""
 LONG_WORD = 64
-HAN_SEAM = re.compile("(?<=[\u4e00-\u9fff])(?=[，。！？；：、])|(?<=[，。！？；：、])(?=[\u4e00-\u9fff])")
-"""Where an id always ends beside a run of Han characters, beyond what SEAM tells."""
+MORE_SEAMS = re.compile(
+    r"(?<=[\r\n])(?=\S)|(?<=[\u4e00-\u9fff])(?=[，。！？；：、])|(?<=[，。！？；：、])(?=[\u4e00-\u9fff])"
+)
+"""Where an id always ends, beyond what SEAM tells: at the end of a line, and beside a run of Han characters."""
 
-OPENS, JOINS, LEAVES_OPEN, CONTROL, UNKNOWN = 0, 1, 2, 3, 255
-PAIR = re.compile(rb"[\x01\x02](?:[\x01\x02]|(?<=\x02)\x00)")
-"""Two ids that both may stand within a word: the quick way to words of three ids; two have no shorter spelling."""
+SPACE, MARK, OTHER, BLANK = range(4)  # how a token begins: BLANK is white space but a space; MARK is ASCII punctuation
+LETTER, WHITE, LINE, REST = range(
+    4
+)  # how it ends: a letter, digit or Han; white space or within a character; a line end
+CONTROL, CALL, UNKNOWN = 16, 17, 255  # kinds of ids beside 4 * begins + ends; CALL: a part of a call stands behind it
+MARKS = frozenset(b'!"#$%&()*+,-./:;<=>?@[\\]^_`{|}~')  # as SEAM has them
 
+
+def _table(*kinds: int) -> bytes:
+    """A translation of kinds: 1 for these, 0 for all others."""
+    return bytes(k in kinds for k in range(256))
+
+
+BEGINS = [_table(*range(4 * k, 4 * k + 4)) for k in range(4)]
+ENDS = [_table(*range(k, 16, 4)) for k in range(4)]
+NO_TEXT = _table(CONTROL, CALL)
+LETTERS = re.compile("[A-Za-z0-9\u4e00-\u9fff]")
+MAX_KEPT = 16384
 IN_CALL = frozenset(CONTROL_IDS[name] for name in ("<|tool_call_begin|>", "<|tool_call_argument_begin|>"))
 SHOWS_ALL = {"control_ids": "shown", "swallows_think": "no", "raw_sections": "shown"}
 
@@ -44,59 +60,86 @@ def _kinds(vocab: Vocab) -> list[int]:
 
 
 def _kind(vocab: Vocab, token_id: int) -> int:
-    """OPENS where a word begins with it after anything but LEAVES_OPEN: white space, or a part of a character."""
     if token_id >= N_RANKS:
-        return CONTROL
+        return CALL if token_id in IN_CALL else CONTROL
     token = vocab.token_bytes(token_id)
+    begins = SPACE if token[:1] == b" " else MARK if token[0] in MARKS else OTHER
     try:
-        if token.decode()[-1:].isspace():
-            return LEAVES_OPEN
+        text = token.decode()
     except UnicodeDecodeError:
-        return LEAVES_OPEN
-    return OPENS if token[:1] == b" " else JOINS
+        return 4 * BLANK + WHITE  # which characters its parts belong to is not known here: nothing parts it from others
+    if begins == OTHER and text[0].isspace():
+        begins = BLANK
+    if text[-1] in "\r\n":
+        return 4 * begins + LINE
+    if text[-1].isspace():
+        return 4 * begins + WHITE
+    return 4 * begins + (LETTER if LETTERS.fullmatch(text[-1]) else REST)
+
+
+@cache
+def _kept(vocab: Vocab, encode: Encode) -> dict[tuple[int, ...], tuple[int, ...]]:
+    """Words that were looked at: most come again."""
+    return {}
 
 
 def masked(row: Ids, vocab: Vocab, encode: Encode) -> Ids:
     """The ids with those INFERRED that would be others if a control id had been sampled within their word."""
     if len(row.ids) < 3:
         return row
-    known, look = _kinds(vocab), itemgetter(*row.ids)
+    kept, found = _kept(vocab, encode), list[int]()
+    for start, stop in _words(row.ids, vocab):
+        word = tuple(row.ids[start:stop])
+        places = kept.get(word)
+        if places is None:
+            if len(kept) >= MAX_KEPT:
+                kept.clear()
+            places = kept[word] = _open(word, vocab, encode)
+        found += [start + k for k in places]
+    if not found:
+        return row
+    origins = bytearray(row.origins)
+    for place in found:
+        origins[place] = Origin.INFERRED
+    return Ids(row.ids, bytes(origins), row.ambiguous)
+
+
+def _words(ids: Sequence[int], vocab: Vocab) -> Iterator[tuple[int, int]]:
+    """(start, stop) of stretches of three ids and more that may be one word; two ids have no shorter spelling."""
+    known, look = _kinds(vocab), itemgetter(*ids)
     kinds = bytes(look(known))
     if UNKNOWN in kinds:
-        for token_id in set(row.ids):
+        for token_id in set(ids):
             known[token_id] = _kind(vocab, token_id)
         kinds = bytes(look(known))
-    origins = None
-    for start, stop in _words(kinds):
-        before = kinds.rfind(CONTROL, 0, start)
-        if before >= 0 and row.ids[before] in IN_CALL:
-            continue
-        for k in _open(tuple(row.ids[start:stop]), vocab, encode):
-            origins = origins or bytearray(row.origins)
-            origins[start + k] = Origin.INFERRED
-    return Ids(row.ids, bytes(origins), row.ambiguous) if origins else row
-
-
-def _words(kinds: bytes) -> Iterator[tuple[int, int]]:
-    """(start, stop) of the runs of ids of which no inner one is known to begin a word, where they may be three."""
-    stop = 0
-    for pair in PAIR.finditer(kinds):
-        if pair.start() < stop:
-            continue
-        start, stop = pair.span()
-        while start and _joined(kinds[start - 1], kinds[start]):
-            start -= 1
-        while stop < len(kinds) and _joined(kinds[stop - 1], kinds[stop]):
-            stop += 1
-        if stop - start > 2:
+    joined = _joined(kinds)
+    n = len(ids)
+    row, inner = joined.to_bytes(n, "little"), (joined & joined >> 8).to_bytes(n, "little")
+    calls, at = CALL in kinds, inner.find(1)
+    while at >= 0:
+        start, stop = at - 1, row.find(0, at)
+        stop = n if stop < 0 else stop
+        if not (calls and kinds.rfind(CALL, 0, start) > kinds.rfind(CONTROL, 0, start)):
             yield start, stop
+        at = inner.find(1, stop)
 
 
-def _joined(before: int, kind: int) -> bool:
-    return before != CONTROL and (kind in (JOINS, LEAVES_OPEN) or (kind == OPENS and before == LEAVES_OPEN))
+def _joined(kinds: bytes) -> int:
+    """A byte an id, as one number (little endian): 1 where the id is not known to begin a word.
+
+    A space begins one after anything but white space, punctuation after a letter or a digit, and all but white space
+    after the end of a line. As numbers, since a loop in Python takes as long as all else that judging does.
+    """
+
+    def lanes(table: bytes) -> int:
+        return int.from_bytes(kinds.translate(table), "little")
+
+    space, mark, other, blank = map(lanes, BEGINS)
+    letter, white, line, _ = (lanes(table) << 8 for table in ENDS)
+    control = lanes(NO_TEXT) << 8 | 1  # nothing stands before the first
+    return (space & white | mark & ~(letter | line) | other & ~line | blank) & ~control
 
 
-@lru_cache(maxsize=16384)
 def _open(ids: tuple[int, ...], vocab: Vocab, encode: Encode) -> tuple[int, ...]:
     """Places among the ids of a run that another spelling of one of its words would change."""
     try:
@@ -104,7 +147,7 @@ def _open(ids: tuple[int, ...], vocab: Vocab, encode: Encode) -> tuple[int, ...]
     except ProviderError:
         return tuple(range(len(ids)))  # it begins or ends within a character: no text that could be spelled anew
     edges = _edges(text, [len(vocab.token_bytes(i)) for i in ids])
-    seams = {m.start() for seam in (SEAM, HAN_SEAM) for m in seam.finditer(text)} & edges.keys()
+    seams = {m.start() for seam in (SEAM, MORE_SEAMS) for m in seam.finditer(text)} & edges.keys()
     found: set[int] = set()
     for start, stop in pairwise(sorted({0, len(text), *seams})):
         if edges[stop] - edges[start] >= 3:
