@@ -16,6 +16,7 @@ from harness.errors import ProviderError
 MAX_BODY_BYTES = 256 * 2**20
 SHOWN_CHARS = 500  # of foreign text in a message
 MAX_USD = 1e15  # of one answer
+MAX_COUNT = 2**31  # of tokens in one answer; a ledger adds up thousands of millions of them
 RAW_CHARS = 10_000  # of a host's own words, kept beside it
 # msgspec calls one near the end of the data a truncation.
 # a bare word after a member's name; within a JSON string the quotes would be escaped
@@ -192,6 +193,11 @@ def amount(cost: Any) -> float | None:
     """A cost in USD, None for what is no amount: a text, a truth value, NaN, infinity."""
     told = isinstance(cost, int | float) and not isinstance(cost, bool) and abs(cost) < MAX_USD
     return float(cost) if told else None
+
+
+def count(told: int | None) -> int | None:
+    """A number of tokens, None for what is none: as many as no model can sample."""
+    return None if told is None or abs(told) >= MAX_COUNT else told
 
 
 def convert(value: Any) -> Answer:

@@ -199,10 +199,10 @@ def _usage(usage: records.Usage | None) -> Usage | None:
     details = usage.completion_tokens_details
     inside = details.reasoning_tokens if details else None
     return Usage(
-        prompt_tokens=usage.prompt_tokens,
-        completion_tokens=usage.completion_tokens,
-        total_tokens=usage.total_tokens,
-        reasoning_tokens=usage.reasoning_tokens if inside is None else inside,
+        prompt_tokens=records.count(usage.prompt_tokens),
+        completion_tokens=records.count(usage.completion_tokens),
+        total_tokens=records.count(usage.total_tokens),
+        reasoning_tokens=records.count(usage.reasoning_tokens if inside is None else inside),
         cost=records.amount(usage.cost),
     )
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from harness.errors import SetupError
 from runners import ledger_writes as w
+from runners.bills import length_of
 from runners.commits import Commits
 from runners.desk import Desk
 from runners.judging import Answer, Judges, is_good
@@ -60,9 +61,12 @@ class Assess:
             failed = self._desk.quality.add(provider, is_good(unpack(packed)[0]))
             if failed and provider not in self._desk.dropped:
                 self._failed(provider)
+        for name in self._desk.orders.targets:
+            for row in reader.unbilled(reader.datasets()[name]):
+                self._desk.sets[name].n_tokens += length_of(row.answer or b"")
         for row in reader.unjudged():
             answer = Answer(f"{row.dataset}/{row.id}", row.request, row.answer or b"")
-            self.add(Came(row.job, row.dataset, row.provider or "", row.n_tokens or 0, answer))
+            self.add(Came(row.job, row.dataset, row.provider or "", length_of(answer.response), answer))
 
     async def finish(self) -> None:
         """Until every answer has its verdict, or the judges have failed."""

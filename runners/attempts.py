@@ -17,7 +17,7 @@ from harness.types import Turn
 from runners import ledger_writes as w
 from runners.assess import Assess, Came
 from runners.backoff import KINDS, Charge, Failure, of_answer, of_error, of_reply
-from runners.bills import cost_of
+from runners.bills import cost_of, length_of
 from runners.budget import nano_of
 from runners.commits import Commits
 from runners.desk import Desk
@@ -149,7 +149,7 @@ class Attempts:
         desk, prompt = self._desk, sent.task.prompt
         usage, generation = turn.usage, turn.id and SCRUB.said(turn.id)
         cost = self._believed(usage.cost if usage else None)
-        n_tokens = (usage and usage.completion_tokens) or 0
+        said, n_tokens = usage.completion_tokens if usage else None, length_of(turn)
         provider = turn.provider or ""
         if cost is not None:
             desk.settle(prompt.dataset, sent.reserved, cost)
@@ -160,7 +160,7 @@ class Attempts:
                 *(sent.number, sent.task.job, body, at),
                 provider=provider,
                 generation=generation,
-                n_tokens=n_tokens,
+                n_tokens=None if said is None or said < 0 else said,
                 cost=cost,
             )
         )

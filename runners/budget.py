@@ -10,7 +10,7 @@ from decimal import ROUND_CEILING, Decimal
 from harness.catalog import Endpoint
 
 NANO = 1_000_000_000  # nano-dollars in a dollar
-MOST = 2**62  # of what a ledger can hold; no bill is meant to be higher
+MOST = 2**50  # over a million dollars for one answer; a ledger can add up thousands of such bills
 SLACK_IDS, SLACK_PART = 64, 20  # a host may render a prompt otherwise than we do: 64 ids or a 20th, the larger
 EXTRA_IDS = 1  # a `<think>` or a terminator that is billed beyond max_tokens
 

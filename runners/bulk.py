@@ -34,6 +34,7 @@ from runners.ledger import Ledger, open_ledger, read_ledger
 from runners.output import LEDGER
 from runners.plan import limits
 from runners.progress import Stop, Watch
+from runners.recovery import refuse_dropped
 from runners.runfile import DataSet, RunFile
 from runners.summary import Asked
 from runners.verdicts import Facts
@@ -85,6 +86,7 @@ async def generate(
     with open_ledger(run.out / LEDGER) as ledger, read_ledger(run.out / LEDGER) as reader:
         changed = _unchanged(launch, ledger, text)
         endpoints = await admitted(launch, outside.transport)
+        refuse_dropped(ledger, endpoints)
         price = dearest(endpoints)
         _begin(launch, ledger, reader, text, price, changed, outside.now())
         judges = Judges(launch.recipe, launch.n_judges)

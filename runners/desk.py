@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.catalog import Endpoint
+from harness.errors import SetupError
 from runners.budget import NANO, Price, Purse
 from runners.judging import Judged
 from runners.ledger_rows import ANSWERED, Totals
@@ -203,9 +204,15 @@ class Desk:
 
 
 def _block(block: Mapping[str, Any], left: Iterable[Endpoint] | None) -> bytes:
-    """The provider block as it is sent; where providers were dropped, it admits those that are left and no other."""
+    """The provider block as it is sent; where providers were dropped, it admits those that are left and no other.
+
+    Raises:
+        SetupError: None is left: an empty `only` pins nothing, and anybody might answer.
+    """
     if left is not None:
         block = {key: value for key, value in block.items() if key != "order"} | {"only": [e.tag for e in left]}
+    if block.get("only") == []:
+        raise SetupError("`only` of the provider block is empty: anybody might answer; name a provider that may")
     return json.dumps(block, separators=(",", ":"), sort_keys=True).encode()
 
 

@@ -93,10 +93,11 @@ class Ledger:
 
     def unjudged(self) -> Iterator[Row]:
         """Answers without a verdict."""
-        with _told(self.path):
-            yield from map(
-                row_of, self._db.execute(f"{SELECT} WHERE w.job IS NOT NULL AND v.job IS NULL ORDER BY j.job")
-            )
+        return self._where("w.job IS NOT NULL AND v.job IS NULL")
+
+    def unbilled(self, dataset: int) -> Iterator[Row]:
+        """Answers of a data set, by its number, that are still asked and do not say how many tokens they have."""
+        return self._where(f"coalesce(w.n_tokens, 0) < 1 AND w.job IS NOT NULL AND j.asked > 0 AND j.ds = {dataset:d}")
 
     def datasets(self) -> dict[str, int]:
         """Data set -> its number."""
@@ -130,25 +131,21 @@ class Ledger:
             "coalesce(sum(reserved_nano) FILTER (WHERE settled_nano IS NULL), 0) FROM attempt"
         )
         spent, n_attempts, n_unknown, reserved = money or (0, 0, 0, 0)
-        ends = (
-            "SELECT d.name, coalesce(j.end, 'open'), sum(j.asked > 0) FROM job j "
-            "JOIN dataset d USING (ds) GROUP BY 1, 2"
-        )
+        ends = "SELECT name, coalesce(j.end, 'open'), sum(asked > 0) FROM job j JOIN dataset USING (ds) GROUP BY 1, 2"
         verdicts = (
             "SELECT d.name, coalesce(v.name, 'unjudged'), sum(j.asked > 0) FROM answer w JOIN job j USING (job) "
             "JOIN dataset d USING (ds) LEFT JOIN verdict v USING (job) GROUP BY 1, 2"
         )
         tokens = (
-            "SELECT d.name, 'all', sum((j.asked > 0) * coalesce(w.n_tokens, 0)) FROM answer w JOIN job j USING (job) "
-            "JOIN dataset d USING (ds) GROUP BY 1"
+            "SELECT d.name, 'all', sum((j.asked > 0) * coalesce(max(w.n_tokens, 0), 0)) "
+            "FROM answer w JOIN job j USING (job) JOIN dataset d USING (ds) GROUP BY 1"
         )
         n_tokens = {name: found["all"] for name, found in self._counted(tokens).items()}
         return Totals(spent, reserved, n_attempts, n_unknown, self._counted(ends), self._counted(verdicts), n_tokens)
 
     def numbers(self, table: Literal["job", "attempt"]) -> int:
         """The highest number given so far, 0 where there is none."""
-        found = self._one(f"SELECT coalesce(max({table}), 0) FROM {table}")
-        return int(found[0]) if found else 0
+        return int(self._one(f"SELECT coalesce(max({table}), 0) FROM {table}")[0])
 
     def unsettled(self) -> list[tuple[int, str, State, int, str | None]]:
         """(attempt, data set, state, reserved_nano, generation) where the cost is open; few: those under way."""
@@ -174,7 +171,7 @@ class Ledger:
             "SELECT name, n_tokens, seconds FROM (SELECT d.name, w.n_tokens, t.ended_at - t.reserved_at AS seconds, "
             "row_number() OVER (PARTITION BY j.ds ORDER BY w.attempt DESC) AS place FROM answer w "
             "JOIN attempt t ON t.attempt = w.attempt JOIN job j ON j.job = w.job JOIN dataset d USING (ds) "
-            "WHERE w.n_tokens IS NOT NULL) WHERE place <= ?"
+            "WHERE w.n_tokens > 0) WHERE place <= ?"
         )
         with _told(self.path):
             return self._db.execute(sql, (n,)).fetchall()
@@ -183,9 +180,11 @@ class Ledger:
         """The number of a data set or block; writes it where it is new."""
         key, column = {"dataset": ("ds", "name"), "block": ("block", "json")}[table]
         self.commit([[(f"INSERT OR IGNORE INTO {table} ({column}) VALUES (?)", (value,))]])
-        found = self._one(f"SELECT {key} FROM {table} WHERE {column} = ?", value)
-        assert found is not None, "it was just written"
-        return int(found[0])
+        return int(self._one(f"SELECT {key} FROM {table} WHERE {column} = ?", value)[0])
+
+    def _where(self, fits: str) -> Iterator[Row]:
+        with _told(self.path):
+            yield from map(row_of, self._db.execute(f"{SELECT} WHERE {fits} ORDER BY j.job"))
 
     def _one(self, sql: str, *values: object) -> Any:
         with _told(self.path), self._turn:

@@ -4,8 +4,11 @@ Knows nothing of HTTP.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from harness.catalog import Endpoint
+from harness.errors import SetupError
 from runners import ledger_writes as w
 from runners.ledger import Ledger
 
@@ -39,3 +42,20 @@ def recover(ledger: Ledger, now: float) -> list[Owed]:
 def dropped(ledger: Ledger) -> set[str]:
     """Display names of providers that an earlier part of the run has dropped."""
     return set(json.loads(ledger.meta().get("dropped", "[]")))
+
+
+def refuse_dropped(ledger: Ledger, endpoints: Sequence[Endpoint]) -> None:
+    """A run whose providers were all dropped does not start.
+
+    Raises:
+        SetupError: None is left of those that may answer.
+    """
+    gone = dropped(ledger)
+    if not {e.provider_name for e in endpoints} <= gone:
+        return
+    why = ledger.meta().get("dropped_why")
+    raise SetupError(
+        f"an earlier part of this run dropped {', '.join(sorted(e.tag for e in endpoints))}"
+        f"{f' ({why})' if why else ''}, and nobody else may answer; name another provider in `only` (with --amend), or "
+        "choose another output folder; the run does not start, nothing was asked"
+    )

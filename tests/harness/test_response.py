@@ -199,6 +199,18 @@ def test_usage_comes_as_sent(usage: dict[str, Any] | None, expected: Usage | Non
 
 
 @pytest.mark.required
+@pytest.mark.parametrize("count", [2**31, 10**18, 2**63, 2**70, -(2**63)])
+def test_a_count_that_no_model_can_sample_is_not_said(count: int) -> None:
+    """It would pass what a ledger can hold; the other counts and the cost of the answer stand."""
+    told = {"prompt_tokens": 13, "completion_tokens": 6, "total_tokens": 19, "reasoning_tokens": 2, "cost": 0.5}
+    for name in ("prompt_tokens", "completion_tokens", "total_tokens", "reasoning_tokens"):
+        found = parse(body(usage={**told, name: count})).usage
+        assert found == Usage(**{**told, name: None})
+    details = {"completion_tokens_details": {"reasoning_tokens": count}}
+    assert parse(body(usage={**told, **details})).usage == Usage(13, 6, 19, None, 0.5)
+    assert parse(body(usage={**told, "completion_tokens": 2**31 - 1})).usage == Usage(13, 2**31 - 1, 19, 2, 0.5)
+
+
 def test_a_usage_chunk_after_the_end_is_read() -> None:
     """The final event has no choices and carries the bill; the text is `4`, the cost is booked."""
     turn = parse(

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from harness.response import parse
 from harness.transport import Call, NotSentError, Reply
-from runners.bills import WAITS_S, cost_of
+from runners.bills import WAITS_S, cost_of, length_of
 
 
 class Scripted:
@@ -64,3 +65,21 @@ async def test_an_id_cannot_change_the_request() -> None:
 
     await cost_of(transport, "a&id=b c/..", sleep)
     assert set(transport.paths) == {"/generation?id=a%26id%3Db%20c%2F.."}
+
+
+@pytest.mark.parametrize(
+    ("message", "usage", "n"),
+    [
+        ({"content": "abcd" * 10}, {"completion_tokens": 7}, 7),
+        ({"content": "abcd" * 10}, None, 11),
+        ({"content": "abcd" * 10, "reasoning": "\u4e2d" * 8}, {"completion_tokens": 0}, 17),
+        ({"content": ""}, {"completion_tokens": 2**63}, 1),
+        ({"tool_calls": [{"id": "1", "function": {"name": "four", "arguments": "{}"}}]}, {"completion_tokens": -5}, 2),
+    ],
+)
+def test_an_answer_is_as_long_as_its_bill_or_its_text(message: Any, usage: Any, n: int) -> None:
+    """4 bytes a token, and never nothing: neither a missing bill nor a broken one makes an answer free."""
+    body = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}).encode()
+    assert length_of(body) == n
+    assert length_of(parse(body)) == n
+    assert length_of(b"<html>") == 1

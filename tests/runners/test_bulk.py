@@ -13,10 +13,11 @@ from harness.openrouter_lists import Endpoint
 from harness.presets import PRESETS
 from harness.ticket import TicketProvider
 from harness.transport import Call, Reply, UnansweredError
+from runners import ledger_writes as w
 from runners.bulk import Launch, generate, still_admitted
 from runners.data_sets import survey
 from runners.identity import canonical_run, run_sha256
-from runners.ledger import Row, read_ledger
+from runners.ledger import Row, open_ledger, read_ledger
 from runners.output import LEDGER
 from runners.progress import Progress, Stop
 from runners.runfile import RunFile
@@ -122,6 +123,27 @@ async def test_an_amended_run_is_resumed_without_a_word(tmp_path: Path) -> None:
 def offering(**how: Any) -> Direct:
     """A host whose Chutes is another one."""
     return Direct(emulator(endpoints=[replace(Endpoint("chutes/int4", PRESETS["chutes"]), **how)]))
+
+
+async def test_a_run_whose_providers_were_dropped_is_refused(tmp_path: Path) -> None:
+    """Also where an amendment names them again: nothing is asked, nothing is amended, and it says what to do."""
+    both = PROVIDER.replace('"chutes/int4"', '"chutes/int4", "siliconflow/int4"')
+    run = run_of(tmp_path, *SIX, text=run_text(both, ONE))
+    await done(launch(run, probe=2))
+    with open_ledger(run.out / LEDGER) as ledger:
+        ledger.commit([w.meta(dropped='["Chutes"]', dropped_why="Chutes: 11 of its last 40 answers")])
+    alone, host = run_of(tmp_path, *SIX), Direct(emulator())
+
+    told = (
+        r"dropped chutes/int4 \(Chutes: 11 of its last 40 answers\), and nobody else may answer; name another provider"
+    )
+    with pytest.raises(SetupError, match=told):
+        await done(launch(alone, amend="Chutes is better now"), host)
+    assert host.seen == []
+    with read_ledger(run.out / LEDGER) as ledger:
+        assert ledger.amendments() == []
+    _, host, _ = await done(launch(run))
+    assert {tuple(json.loads(c.body)["provider"]["only"]) for c in host.calls if c.body} == {("siliconflow/int4",)}
 
 
 async def test_a_higher_price_is_refused_or_named(tmp_path: Path) -> None:

@@ -13,10 +13,11 @@ import pytest
 
 from harness.errors import SetupError
 from harness.transport import Call, NotSentError, Reply
+from runners import ledger_writes as w
 from runners.backoff import KINDS, wait_s
 from runners.budget import NANO, Price
 from runners.generate import Run
-from runners.ledger import read_ledger
+from runners.ledger import open_ledger, read_ledger
 from tests.bulk_kit import ENDPOINT, PRICE, Direct, Ran, host, ledger_path, orders, prompt, prompts, run
 
 
@@ -202,6 +203,32 @@ async def test_a_bill_above_its_reservation_stops_the_run(tmp_path: Path) -> Non
     assert len(transport.seen) <= 8
 
 
+@pytest.mark.parametrize(
+    ("member", "told"), [("completion_tokens", 10**18), ("prompt_tokens", 2**70), ("cost", 4.6e9), ("cost", 9e14)]
+)
+async def test_an_absurd_bill_leaves_a_ledger_that_can_be_added_up(tmp_path: Path, member: str, told: float) -> None:
+    """Whatever a host counts or charges: answers are kept, sums stay within the ledger, and the run goes on later."""
+
+    class Absurd(Direct):
+        async def send(self, call: Call) -> Reply:
+            reply = await super().send(call)
+            body = json.loads(reply.body)
+            if "usage" in body:
+                body["usage"][member] = told
+            return Reply(reply.status, reply.headers, json.dumps(body).encode())
+
+    what = orders(concurrency=16, max_rejected=1.0)
+    ran = await run(tmp_path, Absurd(host()), prompts(30), what)
+
+    assert ran.stop.why == ("bill" if member == "cost" else "done")
+    answered = ran.ends()["answered"]
+    assert answered == (30 if ran.stop.good else 4)
+    counts = {row.n_tokens is None for row in ran.rows if row.answer}
+    assert counts == {member == "completion_tokens"}
+    again = await run(tmp_path, Direct(host()), prompts(30), orders(cap_nano=2**60, max_rejected=1.0))
+    assert (again.stop.why, again.ends()) == ("done", {"answered": 30})
+
+
 async def test_a_provider_that_fails_the_judge_pauses_the_run(tmp_path: Path) -> None:
     """More bad answers than the window allows: nothing more is spent, and the next run does not begin either."""
     transport = Direct(host(faults=["wrong-usage"] * 500))
@@ -239,6 +266,17 @@ async def test_a_provider_that_fails_is_dropped_where_others_may_answer(tmp_path
     assert [json.loads(call.body)["provider"] for call in transport.calls] == [{"only": ["atlas-cloud/int4"]}]
 
 
+async def test_an_empty_only_is_never_sent(tmp_path: Path) -> None:
+    """It pins nobody, so that anybody might answer and be paid: whatever empties it, no request goes out."""
+    transport = Direct(host())
+    with open_ledger(ledger_path(tmp_path)) as ledger:
+        ledger.commit([w.meta(dropped='["Chutes"]')])
+    for what in (orders(), orders(block={"only": [], "order": ["chutes"]})):
+        with pytest.raises(SetupError, match="`only` of the provider block is empty"):
+            await run(tmp_path, transport, prompts(3), what)
+    assert transport.calls == []
+
+
 async def test_a_token_target_ends_a_data_set(tmp_path: Path) -> None:
     """Nothing more is asked once its answers have that many tokens, in this run and the next."""
     transport = Direct(host())
@@ -249,6 +287,32 @@ async def test_a_token_target_ends_a_data_set(tmp_path: Path) -> None:
     n = len(transport.seen)
     await run(tmp_path, transport, prompts(100), what)
     assert len(transport.seen) == n
+
+
+@pytest.mark.parametrize("usage", [None, {"completion_tokens": 0, "cost": 2e-4}])
+async def test_answers_without_a_bill_count_towards_a_target(tmp_path: Path, usage: Any) -> None:
+    """By their text, in this run and the next: else all prompts would be bought. The ledger keeps what was said."""
+
+    class Silent(Direct):
+        async def send(self, call: Call) -> Reply:
+            reply = await super().send(call)
+            body = json.loads(reply.body)
+            if "choices" in body:
+                body["usage"] = usage
+            return Reply(reply.status, reply.headers, json.dumps(body).encode())
+
+    transport, what = Silent(host()), orders(targets={"a": 300}, concurrency=1, max_rejected=1.0)
+    ran = await run(tmp_path, transport, prompts(100), what)
+
+    assert (ran.stop.why, ran.progress.sets["a"].stopped) == ("done", "its 300 tokens are reached")
+    n, told = len(transport.seen), ran.progress.sets["a"].n_tokens
+    assert 4 <= n <= 8
+    assert 300 <= told < 400
+    assert {row.n_tokens for row in ran.rows if row.answer} == {usage and 0}
+    ran = await run(tmp_path, transport, prompts(100), what)
+    assert (len(transport.seen), ran.progress.sets["a"].n_tokens) == (n, told)
+    with read_ledger(ledger_path(tmp_path)) as ledger:
+        assert ledger.lengths(100) == []
 
 
 async def test_ctrl_c_once_lets_in_what_is_under_way(tmp_path: Path) -> None:
