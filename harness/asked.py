@@ -28,6 +28,11 @@ def asked_thinking(request: Mapping[str, Any]) -> bool | None:
     return next((c for c in candidates if isinstance(c, bool)), None)
 
 
+def offers_tools(request: Mapping[str, Any]) -> bool:
+    """Whether the model may call one: engines that look for calls keep control ids in the text, and only then."""
+    return bool(request.get("tools")) and request.get("tool_choice") != "none"
+
+
 def thinking_of(exchange: Exchange) -> bool | None:
     """The switch as the line says it, else as its request does."""
     return exchange.thinking if exchange.thinking is not None else asked_thinking(exchange.request)

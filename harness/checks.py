@@ -184,11 +184,17 @@ INDEX = re.compile(r":\d+$")
 
 
 def offered(case: Case) -> Iterator[Finding]:
-    """A section in raw text counts only for tools that were offered: prose may explain the format."""
+    """A section in raw text counts only for tools that were offered: prose may explain the format.
+
+    And the name of a call that holds an offered one and more lost what stood between the two.
+    """
     tools = case.request.get("tools")
     if not isinstance(tools, list) or not tools:
         return
-    names = {_tool_name(t) for t in tools}
+    names = {_tool_name(t) for t in tools} - {""}
+    for k, call in enumerate(case.turn.tool_calls):
+        if call.name not in names and any(name in call.name for name in names):
+            yield Finding("tool-not-offered", f"tool_calls[{k}].name", f"{call.name[:60]!r} is more than a tool's name")
     for where, text in (("reasoning", case.turn.reasoning), ("content", case.turn.content)):
         for part in text.split("<|tool_call_begin|>")[1:]:
             header, shaped, _ = part.partition("<|tool_call_argument_begin|>")
@@ -269,13 +275,8 @@ def _names(told: Any) -> list[str]:
 
 
 CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
-    finish,
-    cut_unsaid,
-    stop_strings,
-    lost_calls,
-    thinking_switch,
-    closed,
-    parted,
+    *(finish, cut_unsaid, stop_strings, lost_calls),
+    *(thinking_switch, closed, parted),
     lost_bytes,
     leaks,
     call_ids,

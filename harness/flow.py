@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from harness import checks, exact, ids, joins, readings, stream, verdict, witnesses
-from harness.asked import prompt_status, same_provider, thinking_of
+from harness.asked import offers_tools, prompt_status, same_provider, thinking_of
 from harness.errors import ProviderError
 from harness.formats import Format, find_format
 from harness.habits import Habits, Traits
@@ -94,7 +94,7 @@ def known_of(exchange: Exchange, kit: Kit, *, model: str | None, provider: str |
         finding = Finding("unknown-format", "model", f"no one format covers {models}; see harness/formats")
         return Verdict("rejected", findings=(finding,), provider=name, model=told)
     tokens, notes = completion_tokens(turn.usage)
-    tools, wire = bool(exchange.request.get("tools")), wire_style(call.arguments for call in turn.tool_calls)
+    tools, wire = offers_tools(exchange.request), wire_style(call.arguments for call in turn.tool_calls)
     return Known(turn, fmt, thinking_of(exchange), habits_of, told or fmt.name, tokens, tools, wire, name, notes)
 
 
@@ -296,5 +296,4 @@ def _trial(reading: Reading, known: Known, kit: Kit, traits: Traits, mode: bool)
         reading, row, known.turn, known.fmt, traits, mode, known.completion_tokens, kit.encode, vocab.ranks, vocab.find
     )
     trial = Trial(reading, row, witnesses.hear(scene))
-    hides = not trial.contradicted and joins.may_hide(traits)
-    return replace(trial, ids=joins.masked(row, vocab, kit.encode)) if hides else trial
+    return trial if trial.contradicted else replace(trial, ids=joins.masked(row, traits, vocab, kit.encode))

@@ -2,8 +2,7 @@
 
 A hidden id makes the bill one id larger than the text, so it is noticed; unless the two parts of a word beside it are
 spelled in one id fewer than the word as a whole (`[Janet` is three ids, `[J` and `anet` are one each). There the two
-errors cancel, and the ids that differ are INFERRED. Headers and arguments of calls are left out: to cut them out of the
-text, a host must have had the control ids in it. Works on ids alone; knows nothing of bills.
+errors cancel, and the ids that differ are INFERRED. Works on ids alone; knows nothing of bills.
 """
 
 import re
@@ -18,9 +17,10 @@ from harness.ids import SEAM
 from harness.types import Encode, Ids, Origin
 from harness.vocab import CONTROL_IDS, N_IDS, N_RANKS, Vocab
 
-NEAR = 32
-"""Characters on each side of a cut in a word of more than LONG_WORD: what is further away is spelled the same."""
-LONG_WORD = 64
+NEAR, LONG_WORD = 32, 256
+"""Of a word of more than LONG_WORD characters only NEAR on each side of a cut are looked at: letters further away are
+spelled the same. Runs of other characters are spelled by their length, so there all of a long one is INFERRED."""
+LONG_RUN = re.compile(r"[\W_]{33,}")
 MORE_SEAMS = re.compile(
     r"(?<=[\r\n])(?=\S)|(?<=[\u4e00-\u9fff])(?=[，。！？；：、])|(?<=[，。！？；：、])(?=[\u4e00-\u9fff])"
 )
@@ -48,9 +48,29 @@ IN_CALL = frozenset(CONTROL_IDS[name] for name in ("<|tool_call_begin|>", "<|too
 SHOWS_ALL = {"control_ids": "shown", "swallows_think": "no", "raw_sections": "shown"}
 
 
-def may_hide(traits: Mapping[str, str]) -> bool:
-    """Whether a host with these traits may keep back a control id that was sampled in the middle of a text."""
-    return any(traits.get(trait) != value for trait, value in SHOWS_ALL.items())
+def masked(row: Ids, traits: Mapping[str, str], vocab: Vocab, encode: Encode) -> Ids:
+    """The ids with those INFERRED that would be others if a control id had been sampled within their word.
+
+    A host that shows all of them hides none; one that shows those in texts hides none within calls, which it cut out of
+    the text.
+    """
+    if len(row.ids) < 3 or all(traits.get(trait) == value for trait, value in SHOWS_ALL.items()):
+        return row
+    kept, found = _kept(vocab, encode), list[int]()
+    for start, stop in _words(row.ids, vocab, in_calls=traits.get("control_ids") != "shown"):
+        word = tuple(row.ids[start:stop])
+        places = kept.get(word)
+        if places is None:
+            if len(kept) >= MAX_KEPT:
+                kept.clear()
+            places = kept[word] = _open(word, vocab, encode)
+        found += [start + k for k in places]
+    if not found:
+        return row
+    origins = bytearray(row.origins)
+    for place in found:
+        origins[place] = Origin.INFERRED
+    return Ids(row.ids, bytes(origins), row.ambiguous)
 
 
 @cache
@@ -83,28 +103,7 @@ def _kept(vocab: Vocab, encode: Encode) -> dict[tuple[int, ...], tuple[int, ...]
     return {}
 
 
-def masked(row: Ids, vocab: Vocab, encode: Encode) -> Ids:
-    """The ids with those INFERRED that would be others if a control id had been sampled within their word."""
-    if len(row.ids) < 3:
-        return row
-    kept, found = _kept(vocab, encode), list[int]()
-    for start, stop in _words(row.ids, vocab):
-        word = tuple(row.ids[start:stop])
-        places = kept.get(word)
-        if places is None:
-            if len(kept) >= MAX_KEPT:
-                kept.clear()
-            places = kept[word] = _open(word, vocab, encode)
-        found += [start + k for k in places]
-    if not found:
-        return row
-    origins = bytearray(row.origins)
-    for place in found:
-        origins[place] = Origin.INFERRED
-    return Ids(row.ids, bytes(origins), row.ambiguous)
-
-
-def _words(ids: Sequence[int], vocab: Vocab) -> Iterator[tuple[int, int]]:
+def _words(ids: Sequence[int], vocab: Vocab, *, in_calls: bool) -> Iterator[tuple[int, int]]:
     """(start, stop) of stretches of three ids and more that may be one word; two ids have no shorter spelling."""
     known, look = _kinds(vocab), itemgetter(*ids)
     kinds = bytes(look(known))
@@ -115,7 +114,7 @@ def _words(ids: Sequence[int], vocab: Vocab) -> Iterator[tuple[int, int]]:
     joined = _joined(kinds)
     n = len(ids)
     row, inner = joined.to_bytes(n, "little"), (joined & joined >> 8).to_bytes(n, "little")
-    calls, at = CALL in kinds, inner.find(1)
+    calls, at = CALL in kinds and not in_calls, inner.find(1)
     while at >= 0:
         start, stop = at - 1, row.find(0, at)
         stop = n if stop < 0 else stop
@@ -167,13 +166,17 @@ def _changed(
 ) -> Iterator[int]:
     """Places of ids that a cut anywhere within the word `text[start:stop]` would change and no count would tell."""
     at_edge = sorted(char for char in edges if start <= char <= stop)
+    long = stop - start > LONG_WORD
+    for run in LONG_RUN.finditer(text, start, stop) if long else ():
+        first, last = bisect_right(at_edge, run.start()) - 1, bisect_left(at_edge, run.end())
+        yield from range(edges[at_edge[first]], edges[at_edge[last]])
     for cut in range(start + 1, stop):
         low, high = start, stop
-        if stop - start > LONG_WORD:
+        if long:
             low = at_edge[max(bisect_right(at_edge, cut - NEAR) - 1, 0)]
             high = at_edge[min(bisect_left(at_edge, cut + NEAR), len(at_edge) - 1)]
         first, base = edges[low], list(ids[edges[low] : edges[high]])
-        if stop - start > LONG_WORD and encode(text[low:high]) != base:
+        if long and encode(text[low:high]) != base:
             yield from range(first, edges[high])  # what is far away matters here: nobody can tell
             continue
         parts = [*encode(text[low:cut]), -1, *encode(text[cut:high])]

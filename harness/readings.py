@@ -64,13 +64,18 @@ def _combined(places: list[list[Option]], mode: bool, fmt: Format) -> Iterator[R
 
 
 def _sure(row: Option, fmt: Format) -> tuple[Segment, ...]:
-    """The segments; behind reasoning alone the terminator is INFERRED where no `</think>` was sampled.
+    """The segments, with what stands at the end and cannot be known INFERRED.
 
-    Where the host billed one id too few, `</think>` stood there: no count tells the two apart.
+    Behind reasoning alone that was never closed, the terminator: a host that bills one id too few may have kept back a
+    `</think>` there. At the end of a cut answer, blanks: the last one begins the next word, and splits off the others.
     """
     *before, end = row.segments or (Segment(),)
-    bare = "close-skipped" in row.assumptions and all(s.control != fmt.section_begin for s in before)
-    return (*before, replace(end, inferred=True)) if bare and end.control == fmt.terminator else row.segments
+    if "close-skipped" in row.assumptions and all(s.control != fmt.section_begin for s in before):
+        return (*before, replace(end, inferred=True)) if end.control == fmt.terminator else row.segments
+    n_blanks = len(end.text) - len(end.text.rstrip())
+    if "cut" in row.assumptions and n_blanks > 1:
+        return (*before, replace(end, masked_tail=max(end.masked_tail, n_blanks)))
+    return row.segments
 
 
 # --- reasoning and content ------------------------------------------------------------------------------------------
@@ -115,29 +120,26 @@ def _thought(turn: Turn, fmt: Format, traits: Mapping[str, str], rare: bool) -> 
     for text in marked(turn.reasoning, "reasoning", turn, fmt, traits, rare):
         rows.append(_closed(text, turn, bare, fmt))
         if rare and text.rank == 0 and not turn.content:
-            rows.append(text + _skipped(turn, traits))
+            rows.append(text + _skipped(turn, fmt, traits))
         if rare and text.rank == 0 and traits.get("swallows_think") != "no":
-            rows.append(_again(turn, fmt, traits) + _closed(text, turn, bare, fmt))
+            rows.append(_again(fmt) + _closed(text, turn, bare, fmt))
     return rows
 
 
-def _skipped(turn: Turn, traits: Mapping[str, str]) -> Option:
-    """No `</think>` was sampled. Before a section one count tells it: the one that would count `</think>` too."""
+def _skipped(turn: Turn, fmt: Format, traits: Mapping[str, str]) -> Option:
+    """No `</think>` was sampled. Before a section one count tells it: the one that would count `</think>` too.
+
+    Where the model samples `<think>` as well, that one may be what was skipped.
+    """
     skipped = Option((), ("close-skipped",), 1, ("reasoning_tokens", "shortest"))
     section = turn.tool_calls or turn.shows_section
-    told = not section or traits.get("reasoning_tokens") == "ids+1"
+    told = fmt.think != "sampled" and (not section or traits.get("reasoning_tokens") == "ids+1")
     return skipped if told else replace(skipped, rival="malformed")
 
 
-def _again(turn: Turn, fmt: Format, traits: Mapping[str, str]) -> Option:
-    """A `<think>` sampled again at the start, which some stacks swallow.
-
-    A split or another swallowed id looks the same, so it is believed only where other control ids are shown and the
-    reasoning was seen id by id: a split within a character shows no edge, so it must be ASCII.
-    """
-    again = Option((Segment(control=fmt.think_open),), ("think-again",), 1, ("reasoning_tokens", "singly"))
-    sure = (traits.get("swallows_think"), traits.get("control_ids")) == ("yes", "shown")
-    return again if sure and turn.reasoning.isascii() else replace(again, rival="malformed")
+def _again(fmt: Format) -> Option:
+    """A `<think>` sampled again, which some stacks swallow wherever it stands: its place is gone, so never believed."""
+    return Option((Segment(control=fmt.think_open),), ("think-again",), 1, rival="malformed")
 
 
 def _closed(text: Option, turn: Turn, bare: bool, fmt: Format) -> Option:

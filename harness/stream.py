@@ -142,7 +142,10 @@ def chunkwise(
         broken = violated(row, encode, ranks)
         if broken:
             certain = {first for first, last in _telling(row, encode, ranks) if first == last}
-            segments[row.at] = replace(row.segment, chunks=_cut(row.segment.text, sorted(certain | set(broken))))
+            chunks = _cut(row.segment.text, sorted(certain | set(broken)))
+            # a chunk cut elsewhere on its way looks the same where the plain split has as many ids
+            alike = (*row.segment.lookalikes, row.segment.text)
+            segments[row.at] = replace(row.segment, chunks=chunks, lookalikes=alike)
             names.append(f"split-as-streamed {row.segment.channel}")
     if len(names) == len(reading.assumptions):
         return None

@@ -32,7 +32,7 @@ sglang-0.5.23 no_think_end  VVVV VVVV RRRR
 sglang-0.5.23 noncanonical_args  RRVR RRVR UUUU
 sglang-0.5.23 plain  VVVV VVVV UUUU
 sglang-0.5.23 special_in_content  RVRV RVRV UUUU
-sglang-0.5.23 think_start_again  RRRV RRRV UUUU
+sglang-0.5.23 think_start_again  RRRR RRRR UUUU
 sglang-0.5.23 thinking_false  VVVV VVVV UUUU
 sglang-0.5.23 tool_bad_json  VVVV VVVV UUUU
 sglang-0.5.23 tool_bare_counter  VRVR VRVR UUUU
@@ -73,7 +73,7 @@ vllm-0.32.0 d32_nothink_te  VVVV EEEV UUUU
 vllm-0.32.0 d33_zh_code  VVVV EEEV UUUU
 """
 
-N_IDS = ((112, 2181, 114), (147, 3273, 72), (0, 0, 0))
+N_IDS = ((111, 2173, 121), (146, 3265, 79), (0, 0, 0))
 """(accepted, ids of them, masked ids of them) for each way."""
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.asked import asked_thinking, prompt_status
+from harness.asked import asked_thinking, offers_tools, prompt_status
 from harness.encoder import encode_prompt_text
 from harness.formats import Format, formats
 from harness.types import Reported, Turn, Usage
@@ -89,3 +89,13 @@ def test_without_an_encoder_for_prompts_every_prompt_is_unverified() -> None:
     status, finding = prompt_status({"messages": MESSAGES}, turn(12), kimi_k25(), True, {"prompt_offset": "0"}, None)
 
     assert (status, finding) == ("unverified", None)
+
+
+@pytest.mark.required
+def test_tools_that_may_not_be_called_are_none() -> None:
+    """With tool_choice none an engine looks for no calls, as if no tools were there."""
+    tools = [{"type": "function", "function": {"name": "ping"}}]
+    assert offers_tools({"tools": tools})
+    assert offers_tools({"tools": tools, "tool_choice": "auto"})
+    assert not offers_tools({"tools": tools, "tool_choice": "none"})
+    assert not offers_tools({"tools": []})

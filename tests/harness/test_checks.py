@@ -90,6 +90,7 @@ FINDINGS: list[tuple[str, bool, Turn, dict[str, Any]]] = [
     ("invalid-json", False, turn("", "", ToolCall(CALL.id, "ping", '{"a": {"b": 1}')), {}),
     ("tool-not-offered", True, turn("", RAW.format("pong:0")), {"request": TOOLS}),
     ("tool-not-offered", True, turn("", RAW.format("pong")), {"request": TOOLS}),
+    ("tool-not-offered", True, turn("", "", ToolCall("functions..ping:0", ".ping", "{}")), {"request": TOOLS}),
     ("tool-not-offered", True, turn(RAW.format("pong:0")), {"request": TOOLS}),
     ("tool-not-offered", True, turn("", RAW.format("ping:0") + RAW.format("pong:1")), {"request": TOOLS}),
     ("long-run", True, turn("", "a" * 25_001), {}),

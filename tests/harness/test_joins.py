@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from harness.encoder import encode_ordinary, load_vocab
-from harness.joins import masked, may_hide
+from harness.joins import masked
 from harness.types import Ids, Origin
 from harness.vocab import CONTROL_IDS
 
@@ -45,9 +45,9 @@ AROUND = (
 )
 
 
-def masks(ids: list[int]) -> list[bool]:
-    """Whether each id is masked."""
-    row = masked(Ids(ids, bytes([CANONICAL]) * len(ids)), load_vocab(), encode_ordinary)
+def masks(ids: list[int], **traits: str) -> list[bool]:
+    """Whether each id is masked, at a host with these traits."""
+    row = masked(Ids(ids, bytes([CANONICAL]) * len(ids)), traits, load_vocab(), encode_ordinary)
     assert row.ids == ids
     return [origin == INFERRED for origin in row.origins]
 
@@ -117,21 +117,33 @@ def test_control_ids_and_parts_of_characters_end_a_word() -> None:
 
 
 @pytest.mark.required
-def test_calls_are_left_out() -> None:
-    """A host that cut a call out of the text had the control ids in it, so none of them can hide in the call."""
+def test_calls_of_a_host_that_shows_control_ids() -> None:
+    """It cut the call out of a text with all control ids in it: none can hide in the call, others may hide before."""
     janet, names = encode_ordinary("[Janet"), ("section_begin", "begin", "argument_begin", "end", "section_end")
     section, begin, argument, end, close = (
         CONTROL_IDS[f"<|tool_call{'s' if 'section' in n else ''}_{n}|>"] for n in names
     )
     ids = [*janet, section, begin, *janet, argument, *janet, end, close, *janet]
-    assert [int(m) for m in masks(ids)] == [1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1]
+    assert [int(m) for m in masks(ids)] == [1, 1, 1, 0, 0, 1, 1, 1, 0, 1, 1, 1, 0, 0, 1, 1, 1]
+    shown = [int(m) for m in masks(ids, control_ids="shown")]
+    assert shown == [1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1]
 
 
 @pytest.mark.required
 def test_only_where_every_control_id_is_shown_none_can_hide() -> None:
     """Of three traits each must be known to show them."""
+    janet = encode_ordinary("[Janet")
     shown = {"control_ids": "shown", "swallows_think": "no", "raw_sections": "shown"}
-    assert not may_hide(shown)
-    assert may_hide({})
-    assert all(may_hide({k: v for k, v in shown.items() if k != name}) for name in shown)
-    assert may_hide(shown | {"control_ids": "vanish"})
+    assert masks(janet, **shown) == [False] * 3
+    for name in shown:
+        assert masks(janet, **{k: v for k, v in shown.items() if k != name}) == [True] * 3
+    assert masks(janet, **shown | {"control_ids": "vanish"}) == [True] * 3
+
+
+def test_a_long_run_of_signs_is_masked_whole() -> None:
+    """Its ids depend on its length alone, so a cut at one end changes those at the other; words beside it stay."""
+    text = "Here:\n# " + "#" * 300 + "\nimport os"
+    ids = encode_ordinary(text)
+    told = [(load_vocab().token_bytes(i).decode(), m) for i, m in zip(ids, masks(ids), strict=True)]
+    assert {m for t, m in told if t.startswith("####")} == {True}
+    assert [t for t, m in told if not m] == ["Here", ":\n", "#", "import", " os"]

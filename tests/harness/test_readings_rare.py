@@ -32,8 +32,8 @@ RARE = [
     row(
         answer("Hm.", "Yes."),
         {"swallows_think": "yes", "control_ids": "shown"},
-        [(f"<think>Hm.</think>Yes.{END}", "think-again", ("reasoning_tokens", "singly"))],
-        id="think-again",
+        [],
+        id="think-again-whose-place-is-gone",
     ),
     row(answer("Hm.", "Yes."), {"swallows_think": "yes"}, [], id="think-again-where-other-ids-may-vanish"),
     row(

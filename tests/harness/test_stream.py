@@ -1,5 +1,7 @@
 """stream.py: where a stream was cut, against where ids end."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -179,9 +181,9 @@ def test_a_chunk_that_ends_within_an_id_proves_another_split(
     if pieces is None:
         assert other is None
         return
-    assert other == Reading(
-        (CLOSE, text("".join(chunks), chunks=pieces)), 1, ("split-as-streamed content",), ("chunks",)
-    )
+    whole = "".join(chunks)
+    cut = replace(text(whole, chunks=pieces), lookalikes=(whole,))  # the plain split, where it has as many ids
+    assert other == Reading((CLOSE, cut), 1, ("split-as-streamed content",), ("chunks",))
     [again] = stream.laid(other, turn, TOKENS)
     assert stream.violated(again, encode_ordinary, RANKS) == []
 
@@ -195,7 +197,7 @@ def test_chunkwise_keeps_what_the_reading_assumes() -> None:
     other = stream.chunkwise(Reading(segments, 0, ("x",), rival="trait"), turn, TOKENS, encode_ordinary, RANKS)
 
     assert other == Reading(
-        (text("foobar", "reasoning", ("foo", "bar")), *segments[1:]),
+        (replace(text("foobar", "reasoning", ("foo", "bar")), lookalikes=("foobar",)), *segments[1:]),
         1,
         ("x", "split-as-streamed reasoning"),
         ("chunks",),
