@@ -6,6 +6,7 @@ Knows nothing of how an answer came.
 import asyncio
 import json
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from harness.errors import SetupError
@@ -18,6 +19,8 @@ from runners.ledger import Ledger
 from runners.verdicts import unpack
 
 BATCH = 64  # of answers: a message to a process costs as much as judging one
+NOBODY = "a provider that does not say its name"
+"""Who gave what names nobody, where several might have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,17 @@ class Assess:
             answer = Answer(f"{row.dataset}/{row.id}", row.request, row.answer or b"")
             self.add(Came(row.job, row.dataset, row.provider or "", length_of(answer.response), answer))
 
+    def no_answer(self, provider: str | None, asked: Collection[str]) -> None:
+        """Something of status 200 came from one of those asked, and is no answer: it speaks against whoever gave it.
+
+        A later part of the run forgets it: unlike a verdict, it may have been the trouble of an hour.
+        """
+        desk = self._desk
+        name = provider if provider in asked else next(iter(asked)) if len(asked) == 1 else NOBODY
+        desk.findings["no-answer"] += 1
+        if desk.quality.add(name or NOBODY, False) and name not in desk.dropped:
+            self._failed(name or NOBODY)
+
     async def finish(self) -> None:
         """Until every answer has its verdict, or the judges have failed."""
         while self._busy:
@@ -96,6 +110,7 @@ class Assess:
             return
         self.n_waiting -= len(batch)
         for came, judged in zip(batch, found, strict=True):
+            self._desk.quality.add(NOBODY, True)  # what names nobody is held against all that came
             if self._desk.judged(came.dataset, came.provider, judged, came.n_tokens):
                 self._failed(came.provider)
         await self._commits.put(
@@ -108,7 +123,7 @@ class Assess:
         codes = ", ".join(f"{code} {n}" for code, n in desk.findings.most_common(3))
         said = f"{provider}: {quality.n_rejected(provider)} of its last {quality.n_answers(provider)} answers cannot be"
         said = f"{said} trained on" + (f" (in this run: {codes})" if codes else "")
-        if desk.drop(provider):
+        if provider != NOBODY and desk.drop(provider):
             self._commits.put(w.meta(dropped=json.dumps(sorted(desk.dropped)), dropped_why=said))
         else:
             remedy = "see why with `tokenproof rejudge` or the rejected samples; name another provider, or raise"

@@ -16,7 +16,7 @@ from harness.transport import Call, Reply, Transport, UnansweredError
 from harness.types import Turn
 from runners import ledger_writes as w
 from runners.assess import Assess, Came
-from runners.backoff import KINDS, Charge, Failure, of_answer, of_error, of_reply
+from runners.backoff import KINDS, Act, Charge, Failure, of_answer, of_error, of_reply
 from runners.bills import cost_of, length_of
 from runners.budget import nano_of
 from runners.commits import Commits
@@ -203,6 +203,9 @@ class Attempts:
             desk.settle(dataset, sent.reserved, paid)
             writes.append(w.settled(sent.number, paid, by))
         await self._commits.put(*writes)
+        wasted = failure.kind.name == "no-answer" or told > 0
+        if failure.status == 200 and wasted and failure.kind.act not in (Act.STOP_RUN, Act.STOP_DATASET):
+            self._assess.no_answer(failure.provider, sent.providers)
         if paid is None:
             self.settle_later(sent.number, dataset, sent.reserved, generation)
         return failure

@@ -1,4 +1,4 @@
-"""Is a provider still worth its money? The share of its last answers that cannot be trained on.
+"""Is a provider still worth its money? The share of its last answers that cannot be trained on, or cannot be read.
 
 Pure. Knows nothing of verdicts beyond good and not.
 """

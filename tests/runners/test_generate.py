@@ -266,6 +266,66 @@ async def test_a_provider_that_fails_is_dropped_where_others_may_answer(tmp_path
     assert [json.loads(call.body)["provider"] for call in transport.calls] == [{"only": ["atlas-cloud/int4"]}]
 
 
+class Unreadable(Direct):
+    """Takes the money, and answers with what nobody can read; of some providers alone, by their names in the answer."""
+
+    def __init__(self, how: str, *names: str) -> None:
+        super().__init__(host())
+        self.how, self.names = how, [name.encode() for name in names]
+
+    async def send(self, call: Call) -> Reply:
+        """As the host, spoilt."""
+        reply = await super().send(call)
+        if not call.body or not any(name in reply.body for name in self.names):
+            return reply
+        body = json.loads(reply.body)
+        body["usage"]["completion_tokens"] += 0.5 if self.how == "float" else 0
+        if self.how == "beside":
+            body["error"] = {"code": 502, "message": "Provider returned error"}
+        return Reply(200, reply.headers, b"" if self.how == "empty" else json.dumps(body).encode())
+
+
+UNREADABLE = ("float", "beside", "empty")
+
+
+@pytest.mark.parametrize("how", UNREADABLE)
+async def test_a_provider_whose_answers_are_none_pauses_the_run(tmp_path: Path, how: str) -> None:
+    """What is paid for and cannot be read counts as an answer that cannot be trained on; a later run tries again."""
+    transport = Unreadable(how, "Chutes")
+    ran = await run(tmp_path, transport, prompts(300), orders(window=40, concurrency=2))
+
+    assert ran.stop.why == "quality"
+    assert "Chutes: 3 of its last 3 answers cannot be trained on (in this run: no-answer 3)" in ran.stop.text
+    assert 3 <= len(transport.seen) <= 4
+    ran = await run(tmp_path, Direct(host()), prompts(50), orders(window=40, concurrency=2))
+    assert (ran.stop.why, ran.ends()["answered"]) == ("done", 50)
+
+
+@pytest.mark.parametrize("how", UNREADABLE)
+async def test_a_provider_whose_answers_are_none_is_dropped_where_others_may_answer(tmp_path: Path, how: str) -> None:
+    """Where it says its name; what names nobody pauses the run, since a good provider might be dropped for it."""
+    other = ENDPOINT.__class__("atlas-cloud/int4", "AtlasCloud", "int4", Decimal("5e-7"), Decimal("2.5e-6"))
+    both = orders(endpoints=(ENDPOINT, other), block={"only": ["chutes", "atlas-cloud"]}, window=20, concurrency=2)
+    transport = Unreadable(how, "Chutes")
+    ran = await run(tmp_path, transport, prompts(30), both)
+
+    chats = [call for call in transport.calls if call.body]
+    if how == "beside":
+        assert (ran.stop.why, ran.ends()) == ("done", {"answered": 30})
+        assert json.loads(chats[-1].body)["provider"] == {"only": ["atlas-cloud/int4"]}
+        assert len(chats) <= 34
+    else:
+        assert ran.stop.why == "quality"
+        assert "a provider that does not say its name: 2 of its last 2 answers" in ran.stop.text
+        assert len(chats) <= 4
+
+
+async def test_an_error_that_costs_nothing_speaks_against_nobody(tmp_path: Path) -> None:
+    """A busy host says so, in an answer of status 200 too: it is asked again."""
+    ran = await run(tmp_path, Direct(host(faults=["200-error"] * 5)), prompts(20), orders(window=20))
+    assert (ran.stop.why, ran.ends()) == ("done", {"answered": 20})
+
+
 async def test_an_empty_only_is_never_sent(tmp_path: Path) -> None:
     """It pins nobody, so that anybody might answer and be paid: whatever empties it, no request goes out."""
     transport = Direct(host())
