@@ -7,6 +7,7 @@ Measured on two cores over loopback, answers of 4 KB after 50 ms, 256 connection
 client time each, httpx 14 requests/s at 72,000 us; and only plain aiohttp tells "never sent" from "sent, no reply".
 """
 
+import zlib
 from collections.abc import Coroutine
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -14,7 +15,6 @@ from typing import Any, TypeVar
 import aiohttp
 import uvloop
 
-from harness.errors import ProviderError
 from harness.transport import Call, Inbox, Reply, Target
 
 T = TypeVar("T")
@@ -24,6 +24,10 @@ LONGEST_S = 3600.0
 IDLE_S = 4.0
 """After which an unused connection is closed: sooner than hosts do (5 s and more), since a request that meets a closing
 connection counts as sent."""
+PACKED = ("gzip", "x-gzip", "deflate")
+MAX_UNPACKED = 32 << 20
+"""Of a packed reply, which a few KB may unpack to; the longest real answer with all its logprobs would have 26 MB."""
+KEPT = 1 << 20  # of one that cannot be unpacked
 NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 """A connection that was never made; one that was lost later may have carried the request."""
 
@@ -36,7 +40,7 @@ class AiohttpTransport:
 
     def __init__(self, target: Target) -> None:
         self._base, self._inbox = target.base_url, Inbox(target)
-        # no packing: a body is a few KB, and what is not unpacked cannot unpack to a gigabyte
+        # no packing: a body is a few KB; a host that packs all the same is unpacked here, within limits
         headers = target.headers() | {"accept-encoding": "identity"}
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_S),
@@ -52,27 +56,62 @@ class AiohttpTransport:
         Raises:
             NotSentError: Nothing left us.
             UnansweredError: Sent, and no whole reply came.
-            ProviderError: A reply without end, or a packed one although none was asked for.
+            ProviderError: A reply without end.
         """
         timeout = _timeout(call.read_timeout_s)
-        parts: list[bytes] = []
+        parts, packed = list[bytes](), False
         try:
             url, body = self._base + call.path, call.body or None
             async with self._session.request(
                 call.method, url, data=body, timeout=timeout, allow_redirects=False
             ) as response:
-                if response.headers.get("content-encoding", "identity") != "identity":
-                    raise ProviderError(f"{self._base} sent a packed reply although none was asked for")
+                headers = dict(response.headers)
+                packed = response.headers.get("content-encoding", "").lower() in PACKED
                 await self._inbox.read(response.content.iter_any(), parts)
-                return self._inbox.reply(response.status, response.headers.items(), parts)
+                if packed:
+                    parts = _unpacked(parts)
+                    headers = {k: v for k, v in headers.items() if k.lower() != "content-encoding"}
+                return self._inbox.reply(response.status, headers.items(), parts)
         except NOT_SENT as error:
             raise self._inbox.not_sent(error) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._inbox.unanswered(error, parts) from error
+            raise self._inbox.unanswered(error, _unpacked(parts, cut=True) if packed else parts) from error
+        except _PackedError as error:
+            raise self._inbox.unanswered(error, error.parts) from error
 
     async def close(self) -> None:
         """Close the connections."""
         await self._session.close()
+
+
+class _PackedError(Exception):
+    """A packed body that cannot be unpacked; `parts` is the beginning that could."""
+
+    def __init__(self, message: str, parts: list[bytes]) -> None:
+        super().__init__(message)
+        self.parts = [b"".join(parts)[:KEPT]]
+
+
+def _unpacked(parts: list[bytes], *, cut: bool = False) -> list[bytes]:
+    """A body of gzip or zlib without its packing; at most MAX_UNPACKED of it, or as far as it goes where it is cut."""
+    unpacker, plain, room = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32), list[bytes](), MAX_UNPACKED
+    trouble = ""
+    try:
+        for part in parts:
+            plain.append(unpacker.decompress(part, room + 1))
+            room -= len(plain[-1])
+            if room < 0:
+                trouble = f"it unpacks to more than {MAX_UNPACKED >> 20} MiB"
+                break
+    except zlib.error as error:
+        trouble = str(error)
+    if not (trouble or (unpacker.eof and not unpacker.unused_data)):
+        trouble = "its packing does not end where the reply ends"
+    if cut:
+        return [b"".join(plain)[:KEPT]]
+    if trouble:
+        raise _PackedError(f"packed although nobody asked for that: {trouble}", plain)
+    return plain
 
 
 @lru_cache(maxsize=8)

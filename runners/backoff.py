@@ -185,7 +185,9 @@ def of_answer(error: ProviderError, headers: Mapping[str, str], now: float) -> F
     """A reply of status 200 that is no answer; it may have been billed whatever it says."""
     kind = _kind(error) if error.code else KINDS["no-answer"]
     charge = Charge.TOLD if kind.charge is Charge.NOTHING else kind.charge
+    packed = headers.get("content-encoding", "identity")
     said = f"{error} ({error.raw[:500]})" if error.raw else str(error)
+    said = said if packed == "identity" else f"the host packed its reply ({packed:.20}), which nobody asked for: {said}"
     return Failure(kind, said, charge, error.provider, 200, retry_after_s(headers, now))
 
 

@@ -176,3 +176,12 @@ def test_the_table_is_sound() -> None:
         stops = {kind.act, kind.exhausted} & {Act.STOP_RUN, Act.STOP_DATASET}
         assert bool(stops) == bool(kind.remedy), kind.name
         assert kind.act is not Act.END or kind.name in ENDS
+
+
+def test_an_answer_in_a_packing_that_nobody_reads_says_so() -> None:
+    """It is no answer, and its text names the packing."""
+    with pytest.raises(ProviderError) as caught:
+        parse(b"\x0b\x01\x80a")
+    failure = of_answer(caught.value, {"content-encoding": "br"}, 0.0)
+    assert failure.kind is KINDS["no-answer"]
+    assert failure.text.startswith("the host packed its reply (br), which nobody asked for: ")
