@@ -120,10 +120,13 @@ def export(
     each time. `specforge`: the conversation JSONL that SpecForge reads, a row a generated turn with its reasoning, for
     training on the last turn only; cut answers are left out, since a template would end them as if the model had.
 
+    Prompts are rendered anew, so that code, vocabulary, formats and habits must be those that judged: else it is
+    refused, both hashes named, until `tokenproof rejudge` has judged anew. A ledger whose bytes changed is refused too.
+
     \b
     exit code 0  done
               1  there is no sample
-              2  wrong call, no such ledger, or an answer that is not judged yet
+              2  wrong call, no or a damaged ledger, an answer that is not judged yet or was by other code or habits
 
     \b
     examples:
@@ -143,12 +146,14 @@ def export(
 
 
 def _layout(folder: Path, kit: Kit, layout: str, out: str | None, allow: bool, as_json: bool) -> int:
+    from harness.hashes import hashes
     from runners.layouts import export as export_layout
     from runners.ledger import read_ledger
 
     path = Path(out) if out else folder / f"{layout}.jsonl"
+    used = hashes(kit.habits)
     with read_ledger(ledger_path(folder)) as ledger, report.Progress(sys.stderr.isatty()) as tick:
-        n = export_layout(ledger, kit, layout, path, allow_unverified_prompt=allow, tick=tick)
+        n = export_layout(ledger, kit, layout, path, used=used, allow_unverified_prompt=allow, tick=tick)
     if as_json:
         print(json.dumps({"path": str(path), **n}))
     else:
@@ -184,11 +189,13 @@ def ledger_path(out: Path) -> Path:
 
 def write_samples(out: Path, kit: Kit, allow_unverified_prompt: bool) -> dict[str, Any]:
     """Samples and summary of an output folder, written from its ledger; gives the summary."""
+    from harness.hashes import hashes
     from runners.ledger import read_ledger
     from runners.output import write_output
 
+    used = hashes(kit.habits)
     with read_ledger(ledger_path(out)) as ledger, report.Progress(sys.stderr.isatty(), what="rows written") as tick:
-        return write_output(ledger, kit, out, allow_unverified_prompt=allow_unverified_prompt, tick=tick)
+        return write_output(ledger, kit, out, used=used, allow_unverified_prompt=allow_unverified_prompt, tick=tick)
 
 
 def print_summary(told: dict[str, Any]) -> None:

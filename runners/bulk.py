@@ -36,8 +36,9 @@ from runners.plan import limits
 from runners.progress import Stop, Watch
 from runners.recovery import refuse_dropped
 from runners.runfile import DataSet, RunFile
+from runners.samples import JUDGE_ANEW, other_hashes
 from runners.summary import Asked
-from runners.verdicts import Facts
+from runners.verdicts import Facts, unpack
 
 PER_MILLION = Decimal(1_000_000)
 AMEND = 'restore it, choose another output folder, or name the change with --amend "REASON"'
@@ -85,6 +86,7 @@ async def generate(
     _folder(run)
     with open_ledger(run.out / LEDGER) as ledger, read_ledger(run.out / LEDGER) as reader:
         changed = _unchanged(launch, ledger, text)
+        _same_judge(launch, reader)
         endpoints = await admitted(launch, outside.transport)
         refuse_dropped(ledger, endpoints)
         price = dearest(endpoints)
@@ -165,6 +167,13 @@ def _unchanged(launch: Launch, ledger: Ledger, text: str) -> tuple[str, ...]:
             "\n".join([*found, f"{launch.run.path} is not the run that was begun in {launch.run.out}; {AMEND}"])
         )
     return found
+
+
+def _same_judge(launch: Launch, reader: Ledger) -> None:
+    """All verdicts of a ledger are of one judge: its last one tells of which."""
+    for _, _, packed in reader.latest_verdicts(1):
+        if parted := other_hashes(asdict(unpack(packed)[1]), asdict(launch.facts)):
+            raise SetupError(f"{reader.path}: judged so far with {parted}; {JUDGE_ANEW}; nothing was asked")
 
 
 def _begin(

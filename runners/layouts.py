@@ -6,7 +6,7 @@ the layouts come from the trainers' public code. Knows nothing of verdicts beyon
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -17,8 +17,9 @@ from harness.messages import content_text
 from harness.stack_plain import speak
 from harness.stacks import Sampled
 from harness.store import atomic_file
+from harness.ticket import Hashes
 from runners.ledger import Ledger
-from runners.samples import Taken, take
+from runners.samples import Taken, all_taken
 
 Json = dict[str, Any]
 REASONING = ("reasoning", "reasoning_content", "reasoning_details")
@@ -68,12 +69,14 @@ def export(
     layout: str,
     out: Path,
     *,
+    used: Hashes | None = None,
     allow_unverified_prompt: bool = False,
     tick: Callable[[], None] = lambda: None,
 ) -> dict[str, int]:
     """Write every sample in a layout, in the order of the input; gives rows written and answers left out, by why.
 
-    A cut answer is left out (`truncated`): a trainer's template would end it as if the model had.
+    A cut answer is left out (`truncated`): a trainer's template would end it as if the model had. `used` as in
+    `samples.all_taken`.
 
     Raises:
         SetupError: The layout is unknown, an answer is not judged yet, or the file cannot be written.
@@ -83,7 +86,7 @@ def export(
         raise SetupError(f"no layout {layout!r}; the layouts are {', '.join(LAYOUTS)}")
     n: Counter[str] = Counter(written=0)
     with atomic_file(out) as file:
-        for taken in _taken(ledger, kit, allow_unverified_prompt):
+        for taken in all_taken(ledger, kit, used, allow_unverified_prompt=allow_unverified_prompt):
             tick()
             why = taken.left_out or ("truncated" if taken.verdict and taken.verdict.truncated else None)
             n[why or "written"] += 1
@@ -91,8 +94,3 @@ def export(
                 line = json.dumps(made(taken, kit), ensure_ascii=False, separators=(",", ":"))
                 file.write(line.encode() + b"\n")
     return dict(n)
-
-
-def _taken(ledger: Ledger, kit: Kit, allow_unverified_prompt: bool) -> Iterator[Taken]:
-    for row in ledger.rows():
-        yield take(row, kit, allow_unverified_prompt=allow_unverified_prompt)

@@ -28,8 +28,7 @@ from typing import IO, Any, Literal
 
 from harness.errors import SetupError
 from harness.store import path_trouble
-from runners.ledger_rows import FROM_1, SCHEMA, SELECT, Known, Row, State, Totals, row_of
-from runners.tables import unsqueezed
+from runners.ledger_rows import DAMAGED, FROM_1, SCHEMA, SELECT, Known, Row, State, Totals, row_of, whole
 
 __all__ = ["Ledger", "Row", "Totals", "open_ledger", "read_ledger"]
 
@@ -88,8 +87,13 @@ class Ledger:
         """Every prompt that was tried, data sets in their order, prompts in the order of the input; one in memory."""
         chosen = "SELECT ds FROM dataset WHERE ?1 IS NULL OR name = ?1 ORDER BY place IS NULL, place, ds"
         with _told(self.path):
-            for found in self._db.execute(chosen, (dataset,)).fetchall():
-                yield from map(row_of, self._db.execute(f"{SELECT} WHERE j.ds = ? ORDER BY j.idx, j.job", found))
+            n_left = 0 if dataset else self._one("SELECT count(*) FROM job NOT INDEXED")[0]
+            for (ds,) in self._db.execute(chosen, (dataset,)).fetchall():
+                for row in self._where(f"j.ds = {ds:d}", "j.idx, j.job"):
+                    n_left -= 1
+                    yield row
+        if n_left > 0:
+            raise SetupError(f"{self.path}: {n_left:,} prompts are not where their order says; {DAMAGED}")
 
     def unjudged(self) -> Iterator[Row]:
         """Answers without a verdict."""
@@ -106,13 +110,13 @@ class Ledger:
 
     def known(self, dataset: int, prompt_id: str) -> Known | None:
         """What is known of a prompt by the number of its data set and its id."""
-        sql = "SELECT job, end, sha256 FROM job WHERE ds = ? AND prompt_id = ?"
-        found = self._one(sql, dataset, prompt_id)
+        found = self._one("SELECT job, end, sha256 FROM job WHERE ds = ? AND prompt_id = ?", dataset, prompt_id)
         return Known(*found) if found else None
 
     def body(self, job: int) -> bytes:
         """What is asked, without the provider block."""
-        return unsqueezed(self._one("SELECT request FROM job WHERE job = ?", job)[0])
+        packed, digest = self._one("SELECT request, sha256 FROM job WHERE job = ?", job)
+        return whole(packed, digest, f"{self.path}: the prompt of job {job}")
 
     def meta(self) -> dict[str, str]:
         """What the run is, as it was written."""
@@ -182,9 +186,9 @@ class Ledger:
         self.commit([[(f"INSERT OR IGNORE INTO {table} ({column}) VALUES (?)", (value,))]])
         return int(self._one(f"SELECT {key} FROM {table} WHERE {column} = ?", value)[0])
 
-    def _where(self, fits: str) -> Iterator[Row]:
+    def _where(self, fits: str, order: str = "j.job") -> Iterator[Row]:
         with _told(self.path):
-            yield from map(row_of, self._db.execute(f"{SELECT} WHERE {fits} ORDER BY j.job"))
+            yield from (row_of(self.path, row) for row in self._db.execute(f"{SELECT} WHERE {fits} ORDER BY {order}"))
 
     def _one(self, sql: str, *values: object) -> Any:
         with _told(self.path), self._turn:
@@ -229,9 +233,8 @@ def read_ledger(path: Path) -> Ledger:
         SetupError: There is none, or the file is damaged or no ledger.
     """
     if (trouble := path_trouble(path)) is not None or not path.is_file():
-        raise SetupError(
-            f"{path!s:.200}: {trouble or 'no ledger'}; expected the output folder of a `tokenproof generate`"
-        )
+        what = trouble or "no ledger"
+        raise SetupError(f"{path!s:.200}: {what}; expected the output folder of a `tokenproof generate`")
     db = _connected(path, "rw")  # a reader of a WAL file must be able to make its index
     with _told(path):
         if _stamp(db) == (APPLICATION_ID, 1):
@@ -253,8 +256,7 @@ def _stamp(db: sqlite3.Connection) -> tuple[int, int]:
 
 
 def _check(path: Path, db: sqlite3.Connection) -> None:
-    stamp = _stamp(db)
-    if stamp != (APPLICATION_ID, VERSION):
+    if (stamp := _stamp(db)) != (APPLICATION_ID, VERSION):
         raise SetupError(f"{path}: a database, but no ledger of this version (stamped {stamp}); choose another folder")
 
 

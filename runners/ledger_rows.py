@@ -7,8 +7,10 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Literal
 
+from harness.errors import SetupError
 from runners.jobs import request_bytes
 from runners.tables import unsqueezed
 
@@ -16,6 +18,8 @@ State = Literal["reserved", "answered", "failed", "unknown"]
 """Of an attempt: perhaps sent; a whole answer came; surely without one; perhaps billed, and nobody will ever know."""
 ANSWERED = "answered"
 """How a prompt ends that was answered; the other ends are those of `backoff.ENDS`."""
+
+DAMAGED = "the file is damaged: restore it from a copy, or begin the run again in another output folder"
 
 NO_LONGER, AS_SENT, OTHERWISE = 0, 1, 2
 """Of a job: the data sets of the run do not have it any more; they have it; it is answered, and they have its prompt
@@ -52,7 +56,7 @@ SELECT d.name, j.prompt_id, j.idx, j.asked, j.request, j.n_prompt, j.max_tokens,
        (SELECT count(*) FROM attempt a WHERE a.job = j.job),
        (SELECT coalesce(sum(coalesce(a.settled_nano, a.reserved_nano)), 0) FROM attempt a WHERE a.job = j.job),
        w.body, w.sha256, w.n_tokens, t.attempt, t.ended_at, t.status, t.failure, t.provider, t.generation, v.name,
-       v.packed, b.json
+       v.packed, j.sha256, b.json
 FROM job j JOIN dataset d USING (ds) LEFT JOIN answer w USING (job) LEFT JOIN verdict v USING (job)
 LEFT JOIN attempt t ON t.attempt = coalesce(w.attempt, (SELECT max(a.attempt) FROM attempt a WHERE a.job = j.job))
 LEFT JOIN block b USING (block)
@@ -106,7 +110,7 @@ class Row:
         return hashlib.sha256(self.request).hexdigest()
 
 
-_FIELDS = tuple(member.name for member in fields(Row))  # SELECT gives them in this order, and the block
+_FIELDS = tuple(member.name for member in fields(Row))  # SELECT gives them in this order, a hash and the block
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +142,34 @@ class Known:
     sha256: bytes
 
 
-def row_of(values: tuple[Any, ...]) -> Row:
-    """A row of SELECT."""
-    *plain, block = values
+def row_of(path: Path, values: tuple[Any, ...]) -> Row:
+    """A row of SELECT from the ledger at `path`.
+
+    Raises:
+        SetupError: Its prompt or its answer is not what was written.
+    """
+    *plain, body_sha256, block = values
     known = dict(zip(_FIELDS, plain, strict=True))
     packed, digest = known["answer"], known["answer_sha256"]
-    known["request"] = request_bytes(unsqueezed(known["request"]), block or b"")
-    known["answer"] = None if packed is None else unsqueezed(packed)
+    name = f"{path}: {known['dataset']}/{known['id']}"
+    known["request"] = request_bytes(whole(known["request"], body_sha256, f"{name}: the prompt"), block or b"")
+    known["answer"] = None if packed is None else whole(packed, digest, f"{name}: the answer")
     known["answer_sha256"] = None if digest is None else digest.hex()
+    if known["end"] == ANSWERED and packed is None:
+        raise SetupError(f"{name} is answered, and the answer is not there; {DAMAGED}")
     return Row(**known)
+
+
+def whole(packed: bytes, digest: bytes, what: str) -> bytes:
+    """The bytes that were stored, held against their sha256.
+
+    Raises:
+        SetupError: They are other ones.
+    """
+    try:
+        found = unsqueezed(packed)
+    except SetupError as error:
+        raise SetupError(f"{what}: {error}; {DAMAGED}") from error
+    if hashlib.sha256(found).digest() != digest:
+        raise SetupError(f"{what} is not what was written: its sha256 is another one; {DAMAGED}")
+    return found

@@ -11,6 +11,7 @@ from typing import Any
 from harness.errors import SetupError
 from harness.flow import Kit
 from harness.store import write_atomic
+from harness.ticket import Hashes
 from runners.ledger import Ledger
 from runners.model_folder import file_sha256
 from runners.samples import FILES, Taken, write
@@ -24,12 +25,13 @@ def write_output(
     kit: Kit,
     out: Path,
     *,
+    used: Hashes | None = None,
     allow_unverified_prompt: bool = False,
     tick: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
     """Write samples.parquet, samples.jsonl, rejected.parquet and, last, summary.json; gives what that says.
 
-    The same ledger gives the same bytes. `tick` is called once a row.
+    The same ledger gives the same bytes. `used` as in `samples.all_taken`; `tick` is called once a row.
 
     Raises:
         SetupError: They cannot be written, or an answer is not judged yet.
@@ -41,7 +43,7 @@ def write_output(
         tick()
         summary.add(taken)
 
-    write(ledger, kit, out, allow_unverified_prompt=allow_unverified_prompt, seen=seen)
+    write(ledger, kit, out, used=used, allow_unverified_prompt=allow_unverified_prompt, seen=seen)
     told = summary.as_json(
         run_sha256=meta.get("run_sha256"),
         ticket_id=meta.get("ticket_id") or None,

@@ -20,8 +20,10 @@ from harness.ids import build
 from harness.prompt import render
 from harness.readings import SearchBound, readings
 from harness.store import atomic_file
+from harness.ticket import Hashes
 from harness.types import ORIGIN_NAMES, Exchange, Finding, Usage, Verdict
 from harness.witnesses import n_before_end
+from runners.admission import HASHES
 from runners.ledger import Ledger, Row
 from runners.ledger_rows import ANSWERED, NO_LONGER
 from runners.tables import Kind, table_file
@@ -64,6 +66,7 @@ COLUMNS: Mapping[str, Kind] = MappingProxyType(
 )
 """Of samples.parquet, samples.jsonl and rejected.parquet; `left_out` says why a row is in the last one."""
 NO_LONGER_ASKED = "no-longer-asked"
+JUDGE_ANEW = "run `tokenproof rejudge` first, which asks for nothing, or use what it was judged with (--habits)"
 FILES = ("samples.parquet", "samples.jsonl", "rejected.parquet")
 
 
@@ -105,9 +108,7 @@ def take(
         SetupError: An answer that nobody has judged yet, or a verdict that cannot be read.
     """
     if row.answer is not None and row.verdict is None:
-        raise SetupError(
-            f"the answer to {row.dataset}/{row.id} is not judged yet; resume the run, or run `tokenproof rejudge`"
-        )
+        raise SetupError("its answer is not judged yet; resume the run, or run `tokenproof rejudge`")
     request: Mapping[str, Any] = json.loads(row.request)
     verdict, told = unpack(row.verdict) if row.verdict is not None else (None, None)
     gate = {name: meta.get(name) or None for name in ("ticket_id", "ungated")}
@@ -119,6 +120,39 @@ def take(
     n_plain = None if known is None or whole else _n_plain(known, traits, kit)
     left_out = _left_out(row, verdict, ids, allow_unverified_prompt)
     return Taken(row, request, verdict, facts, known, traits, ids, n_plain, left_out)
+
+
+def all_taken(
+    ledger: Ledger, kit: Kit, used: Hashes | None = None, *, allow_unverified_prompt: bool = False
+) -> Iterator[Taken]:
+    """Every row of a ledger, understood.
+
+    Args:
+        used: The hashes of the kit: a prompt is rendered anew, which only those that its verdict was made with may do.
+            None: whatever they are.
+
+    Raises:
+        SetupError: As `take`, and where a verdict was made with other hashes; it names the ledger and the row.
+    """
+    meta = ledger.meta()
+    for row in ledger.rows():
+        try:
+            taken = take(row, kit, meta, allow_unverified_prompt=allow_unverified_prompt)
+        except SetupError as error:
+            raise SetupError(f"{ledger.path}: {row.dataset}/{row.id}: {error}") from error
+        if used is not None and taken.verdict is not None and (parted := other_hashes(taken.facts, asdict(used))):
+            raise SetupError(f"{ledger.path}: {row.dataset}/{row.id} was judged with {parted}; {JUDGE_ANEW}")
+        yield taken
+
+
+def other_hashes(made: Mapping[str, str | None], now: Mapping[str, str]) -> str:
+    """By which of HASHES a verdict's facts are not those in use, both named; "" where they are the same."""
+    found = (
+        f"other {word} ({member} {(made[member] or '')[:12]}, here {now[member][:12]})"
+        for member, word in HASHES.items()
+        if made[member] != now[member]
+    )
+    return ", ".join(found)
 
 
 def mode_of(known: Known) -> bool:
@@ -214,26 +248,26 @@ def write(
     kit: Kit,
     out: Path,
     *,
+    used: Hashes | None = None,
     allow_unverified_prompt: bool = False,
     seen: Callable[[Taken], None] = lambda taken: None,
 ) -> None:
     """samples.parquet, samples.jsonl and rejected.parquet in a folder; each stands there whole, or as it was before.
 
     Args:
+        used: As in `all_taken`.
         seen: Called with each row, for sums and for whoever waits.
 
     Raises:
-        SetupError: They cannot be written, or an answer is not judged yet; nothing was changed then.
+        SetupError: They cannot be written, or as `all_taken`; nothing was changed then.
     """
     with ExitStack() as stack:
         samples = stack.enter_context(table_file(out / FILES[0], COLUMNS))
         text = stack.enter_context(atomic_file(out / FILES[1]))
         rejected = stack.enter_context(table_file(out / FILES[2], COLUMNS))
-        meta = ledger.meta()
-        for row in ledger.rows():
-            taken = take(row, kit, meta, allow_unverified_prompt=allow_unverified_prompt)
+        for taken in all_taken(ledger, kit, used, allow_unverified_prompt=allow_unverified_prompt):
             seen(taken)
-            if row.end is None:
+            if taken.row.end is None:
                 continue  # still open: nothing was decided
             made = fields(taken)
             (rejected if taken.left_out else samples).add(made)

@@ -1,9 +1,9 @@
 """A verdict, and with what it was made, as compact bytes and back: a ledger keeps a million of them.
 
-Knows nothing of the ledger and judges nothing. The bytes are: the head (HEAD: length of the packed part, T, planes);
-zlib's of one origin byte an id [T] and the header as JSON; then the ids as planes, the lowest bytes of all [T], the
-second lowest, and so on: 3 planes for any vocabulary below 2**24, which packing would make hardly smaller and much
-slower.
+Knows nothing of the ledger and judges nothing. The bytes are: the head (HEAD: length of the packed part, T, planes and
+CHECKED); the CRC-32 of all else; zlib's of one origin byte an id [T] and the header as JSON; then the ids as planes,
+the lowest bytes of all [T], the second lowest, and so on: 3 planes for any vocabulary below 2**24, which packing would
+make hardly smaller and much slower.
 """
 
 import json
@@ -20,7 +20,10 @@ from harness.types import Finding, Ids, Testimony, Verdict
 
 LEVEL = 1
 _json = json.JSONEncoder(separators=(",", ":")).encode
-HEAD = struct.Struct("<IIB")
+HEAD, SUM = struct.Struct("<IIB"), struct.Struct("<I")
+CHECKED = 0x80
+"""Bit of the planes' byte: a CRC-32 follows. Verdicts of older ledgers have none, and are read as they are; where this
+bit alone was lost, all that follows lies four bytes too early, and no zlib stream begins there."""
 PLAIN = (
     *("name", "premise", "truncated", "format", "thinking", "provider", "model", "completion_tokens", "prompt"),
     "n_readings",
@@ -58,7 +61,9 @@ def pack(verdict: Verdict, facts: Facts) -> bytes:
     packed = zlib.compress(verdict.ids.origins + text, LEVEL)
     ids = _little(array("I", verdict.ids.ids)).tobytes()
     planes = [ids[k::4] for k in range(4 if ids[3::4].strip(b"\0") else 3)]
-    return b"".join((HEAD.pack(len(packed), len(verdict.ids.origins), len(planes)), packed, *planes))
+    head = HEAD.pack(len(packed), len(verdict.ids.origins), len(planes) | CHECKED)
+    rest = b"".join((packed, *planes))
+    return head + SUM.pack(zlib.crc32(rest, zlib.crc32(head))) + rest
 
 
 def unpack(data: bytes) -> tuple[Verdict, Facts]:
@@ -69,11 +74,12 @@ def unpack(data: bytes) -> tuple[Verdict, Facts]:
     """
     try:
         n_packed, n_ids, n_planes = HEAD.unpack_from(data)
-        whole = zlib.decompress(data[HEAD.size : HEAD.size + n_packed])
+        rest = _rest(data, checked=bool(n_planes & CHECKED))
+        whole = zlib.decompress(rest[:n_packed])
         header: dict[str, Any] = json.loads(whole[n_ids:])
         verdict = Verdict(
             **{name: header[name] for name in PLAIN},
-            ids=Ids(_ids(data[HEAD.size + n_packed :], n_ids, n_planes), whole[:n_ids], header["ambiguous"]),
+            ids=Ids(_ids(rest[n_packed:], n_ids, n_planes & ~CHECKED), whole[:n_ids], header["ambiguous"]),
             assumptions=tuple(header["assumptions"]),
             witnesses=tuple(Testimony(*row) for row in header["witnesses"]),
             findings=tuple(Finding(*row) for row in header["findings"]),
@@ -86,6 +92,16 @@ def unpack(data: bytes) -> tuple[Verdict, Facts]:
 @lru_cache(maxsize=8)
 def _plain(facts: Facts) -> dict[str, Any]:
     return asdict(facts)
+
+
+def _rest(data: bytes, *, checked: bool) -> bytes:
+    """What follows the head, held against its sum where there is one."""
+    if not checked:
+        return data[HEAD.size :]
+    rest = data[HEAD.size + SUM.size :]
+    if SUM.unpack_from(data, HEAD.size) != (zlib.crc32(rest, zlib.crc32(data[: HEAD.size])),):
+        raise ValueError("its checksum is another one")
+    return rest
 
 
 def _ids(planes: bytes, n_ids: int, n_planes: int) -> list[int]:

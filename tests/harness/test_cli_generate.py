@@ -250,7 +250,7 @@ def test_why_a_run_stopped_is_what_the_code_tells(
     result = run(path, *UNGATED, "--json")
 
     assert (result.exit_code, result.stdout) == (code, "")
-    assert "the answer to a/2 is not judged yet" in result.stderr
+    assert "a/2: its answer is not judged yet" in result.stderr
     assert ("no samples were written" in result.stderr) == (code != 2)
 
 

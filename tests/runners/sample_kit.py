@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from harness.emulator import Emulator, Truth
 from harness.encoder import encode_prompt_text, load_vocab
 from harness.flow import judge
 from harness.formats import find_format
+from harness.hashes import hashes
 from harness.prompt import render
 from harness.types import Exchange
 from harness.vocab import CONTROL_IDS
@@ -20,10 +22,10 @@ from runners.jobs import request_bytes
 from runners.ledger import Ledger, open_ledger
 from runners.runfile import RunFile
 from runners.verdicts import Facts, pack
-from tests.corpus import kit
+from tests.corpus import kit, shipped_habits
 from tests.emulator_kit import chat, ids, whole
 
-FACTS = Facts("c" * 64, "v" * 64, "f" * 64, "h" * 64, ticket_id="t" * 64)
+FACTS = Facts(**asdict(hashes(shipped_habits())), ticket_id="t" * 64)
 END, CLOSE = CONTROL_IDS["<|im_end|>"], CONTROL_IDS["</think>"]
 
 

@@ -6,6 +6,7 @@ import tracemalloc
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -288,7 +289,8 @@ def test_what_makes_another_prompt(tmp_path: Path, change: dict[str, Any], same:
     body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": 1}], "reasoning": {"enabled": True}}
     with made(tmp_path) as ledger:
         answered(ledger, 0)
-        ledger.commit([[("UPDATE job SET request = ?", (squeezed(canonical(body)),))]])
+        packed, digest = squeezed(canonical(body)), sha256(canonical(body)).digest()
+        ledger.commit([[("UPDATE job SET request = ?, sha256 = ?", (packed, digest))]])
     with read_ledger(tmp_path / "ledger.sqlite3") as reader:
         found = places([prompt(0, body=canonical(body | change))], reader, {"a": 1}, lambda: None)
         if same:

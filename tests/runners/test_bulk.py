@@ -253,3 +253,19 @@ async def test_a_listing_that_does_not_come_stops_nothing(tmp_path: Path) -> Non
             raise UnansweredError("late")
 
     assert await still_admitted(launch(run_of(tmp_path, *SIX)), Silent(emulator()), PRICE) is None
+
+
+async def test_a_run_goes_on_with_the_judge_that_it_had(tmp_path: Path) -> None:
+    """Other habits than judged so far: nothing is asked, both hashes are named; with the first ones it goes on."""
+    run = run_of(tmp_path, *SIX)
+    await done(launch(run, probe=2))
+    other, host = replace(RECIPE, facts=replace(RECIPE.facts, habits_sha256="9" * 64)), Direct(emulator())
+
+    with pytest.raises(
+        SetupError, match=r"judged so far with other habits .habits_sha256 h, here 999999999999.*rejudge"
+    ):
+        await done(replace(launch(run), recipe=other), host)
+
+    assert host.calls == []
+    stop, host, _ = await done(launch(run))
+    assert (stop.good, len(host.seen)) == (True, 4)

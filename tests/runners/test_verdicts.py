@@ -38,3 +38,20 @@ def test_bytes_that_are_no_verdict() -> None:
     for data in (b"", b"x", pack(FULL, FACTS)[:-3]):
         with pytest.raises(SetupError, match="rejudge"):
             unpack(data)
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_every_bit_of_a_stored_verdict_counts(bit: int) -> None:
+    """Whichever one flips, nothing is read: ids, origins, header, head and checksum."""
+    data = pack(FULL, FACTS)
+    for k in range(len(data)):
+        with pytest.raises(SetupError, match="rejudge"):
+            unpack(data[:k] + bytes([data[k] ^ 1 << bit]) + data[k + 1 :])
+
+
+def test_a_verdict_without_a_checksum_is_read() -> None:
+    """As earlier releases wrote it: the head without its bit, and no sum."""
+    data = pack(FULL, FACTS)
+    old = data[:8] + bytes([data[8] & 0x7F]) + data[13:]
+
+    assert unpack(old) == (FULL, FACTS)
