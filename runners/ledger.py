@@ -153,12 +153,10 @@ class Ledger:
 
     def unsettled(self) -> list[tuple[int, str, State, int, str | None]]:
         """(attempt, data set, state, reserved_nano, generation) where the cost is open; few: those under way."""
-        sql = (
-            "SELECT t.attempt, d.name, t.state, t.reserved_nano, t.generation FROM attempt t JOIN job USING (job) "
-            "JOIN dataset d USING (ds) WHERE t.settled_nano IS NULL ORDER BY t.attempt"
-        )
+        sql = "SELECT t.attempt, d.name, t.state, t.reserved_nano, t.generation FROM attempt t JOIN job USING (job) "
         with _told(self.path):
-            return self._db.execute(sql).fetchall()
+            open_ones = f"{sql} JOIN dataset d USING (ds) WHERE t.settled_nano IS NULL ORDER BY t.attempt"
+            return self._db.execute(open_ones).fetchall()
 
     def latest_verdicts(self, n: int) -> list[tuple[str, str, bytes]]:
         """(provider, verdict name, packed) of the last n verdicts, oldest first."""
