@@ -16,7 +16,7 @@ from transformers.utils import logging
 
 from harness.errors import SetupError
 from runners import tensors
-from runners.model_folder import ModelFolder, read_model_folder, weights_sha256
+from runners.model_folder import ModelFolder, code_told, read_model_folder, weights_sha256
 from runners.states import Facts, LastNorm, States, choose_layers
 from runners.tensors import Tensor
 
@@ -170,7 +170,8 @@ class TransformersBackend:
             dtype=how.dtype,
             aux_layers=self._aux,
             last_norm=how.last_norm,
-            told={"attention": str(self._decoder.config._attn_implementation), "device": self._device.type},
+            told={"attention": str(self._decoder.config._attn_implementation), "device": self._device.type}
+            | code_told(about.path, trusted=how.trust_remote_code),
         )
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -175,7 +175,24 @@ def weights_sha256(folder: Path) -> str | None:
     Raises:
         SetupError: As `read_weights`, or a file cannot be read.
     """
-    files = read_weights(folder).files
+    return _files_sha256(folder, read_weights(folder).files)
+
+
+def code_told(folder: Path, *, trusted: bool) -> dict[str, Any]:
+    """What a run says of code in the model's folder: whether it may run, and which it is; SetupError as below."""
+    return {"trust_remote_code": trusted} | ({"code_sha256": code_sha256(folder)} if trusted else {})
+
+
+def code_sha256(folder: Path) -> str | None:
+    """The same of the Python files in a folder, which run where remote code may; None where there are none.
+
+    Raises:
+        SetupError: A file cannot be read.
+    """
+    return _files_sha256(folder, sorted(path for path in folder.rglob("*.py") if path.is_file()))
+
+
+def _files_sha256(folder: Path, files: Sequence[Path]) -> str | None:
     if not files:
         return None
     try:
@@ -183,7 +200,8 @@ def weights_sha256(folder: Path) -> str | None:
             digests = list(pool.map(file_sha256, files))
     except OSError as error:
         raise SetupError(f"{error.filename} cannot be read: {error.strerror or error}") from error
-    lines = "".join(f"{digest}  {file.name}\n" for digest, file in zip(digests, files, strict=True))
+    names = (file.relative_to(folder).as_posix() for file in files)
+    lines = "".join(f"{digest}  {name}\n" for digest, name in zip(digests, names, strict=True))
     return hashlib.sha256(lines.encode()).hexdigest()
 
 

@@ -95,10 +95,15 @@ def read_rows(path: Path, wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
     """The wanted columns of each row, in order.
 
     Raises:
-        SetupError: It is no Parquet file, or cannot be read; the rows before the fault have been given.
+        SetupError: It is no Parquet file, lacks a column or rows, or cannot be read; the rows before the fault have
+            been given.
     """
     with _opened(path) as file:
+        if missing := [name for name in wanted if name not in file.schema_arrow.names]:
+            raise SetupError(f"{path} has no column {missing[0]!r}")  # else the library would leave it out
+        left = file.metadata.num_rows
         for batch in file.iter_batches(batch_size=READ_ROWS, columns=list(wanted)):
+            left -= batch.num_rows
             try:
                 rows = batch.to_pylist()
             except UnicodeDecodeError as error:
@@ -106,6 +111,8 @@ def read_rows(path: Path, wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
                     f"{path}: column {_undecodable(batch)!r} holds bytes that are no UTF-8 text"
                 ) from error
             yield from rows
+        if left and wanted:  # a page whose header is damaged may be passed over without a word
+            raise SetupError(f"{path}: {left} rows less than it says; it is damaged: copy or write it again")
 
 
 def _undecodable(batch: pa.RecordBatch) -> str:
@@ -121,7 +128,7 @@ def _undecodable(batch: pa.RecordBatch) -> str:
 @contextmanager
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     try:
-        with pq.ParquetFile(path, buffer_size=1 << 20) as file:
+        with pq.ParquetFile(path, buffer_size=1 << 20, page_checksum_verification=True) as file:
             yield file
     except (pa.ArrowException, ValueError) as error:  # the latter of an object with a member twice
         raise SetupError(f"{path} cannot be read as Parquet: {error!s:.200}") from error
@@ -134,7 +141,7 @@ class TableFile:
 
     def __init__(self, file: BinaryIO, kinds: Mapping[str, Kind]) -> None:
         self._schema = pa.schema([(name, arrow_type(kind)) for name, kind in kinds.items()])
-        self._writer = pq.ParquetWriter(file, self._schema, compression="zstd")
+        self._writer = pq.ParquetWriter(file, self._schema, compression="zstd", write_page_checksum=True)
         self._rows: list[Mapping[str, Any]] = []
         self._n_values = 0
 

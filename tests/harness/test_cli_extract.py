@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -123,6 +124,26 @@ def test_a_run_over_two_servers(tmp_path: Path) -> None:
     states = load_file(tmp_path / "out/shard-000000.safetensors")
     assert states["hidden_states"].equal(torch.tensor(read_alone("last")))
     assert states["aux_hidden_states"].flatten(1).equal(torch.tensor(read_alone("aux")))
+
+
+def test_code_in_the_folder_is_part_of_the_run(tmp_path: Path) -> None:
+    """Where it may run, a resumed run with other code, or without leave, is another run: each difference is told."""
+    args = typed(tmp_path, 3)
+    folder = tmp_path / "model"
+    shutil.copytree(tiny("llama"), folder)
+    (folder / "modeling.py").write_text("SCALE = 1")
+    args[args.index("--model") + 1] = folder
+    assert run(*args, "--trust-remote-code").exit_code == 0
+    told = json.loads((tmp_path / "out/shard-000000.json").read_text())["run"]["told"]
+    assert (told["trust_remote_code"], len(told["code_sha256"])) == (True, 64)
+
+    without = run(*args)
+    (folder / "modeling.py").write_text("SCALE = 2")
+    other = run(*args, "--trust-remote-code")
+
+    assert (without.exit_code, other.exit_code) == (2, 2)
+    assert "told.trust_remote_code is true there and false now" in without.stderr
+    assert f'told.code_sha256 is "{told["code_sha256"]}" there and ' in other.stderr
 
 
 def test_help_tells_codes_and_examples() -> None:

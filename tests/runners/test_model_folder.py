@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.errors import SetupError
-from runners.model_folder import BOUNDS, MAX_CONFIG_BYTES, read_model_folder, read_weights, weights_sha256
+from runners.model_folder import BOUNDS, MAX_CONFIG_BYTES, code_sha256, read_model_folder, read_weights, weights_sha256
 
 K25 = {
     "architectures": ["KimiK25ForConditionalGeneration"],
@@ -103,6 +103,21 @@ def test_the_hash_of_weights_is_of_names_and_bytes(tmp_path: Path) -> None:
     (tmp_path / "c.bin").write_bytes(b"beside safetensors, other formats are not loaded")
 
     assert weights_sha256(tmp_path) == hashlib.sha256("".join(sorted(lines, key=lambda s: s[66:])).encode()).hexdigest()
+
+
+def test_the_hash_of_code_is_of_every_python_file(tmp_path: Path) -> None:
+    """As that of the weights, with the folders of the names; none where there is no code."""
+    assert code_sha256(tmp_path) is None
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts/norm.py").write_bytes(b"1")
+    (tmp_path / "modeling.py").write_bytes(b"2")
+    (tmp_path / "notes.txt").write_bytes(b"3")
+
+    lines = "".join(
+        f"{hashlib.sha256(data).hexdigest()}  {name}\n"
+        for name, data in (("modeling.py", b"2"), ("parts/norm.py", b"1"))
+    )
+    assert code_sha256(tmp_path) == hashlib.sha256(lines.encode()).hexdigest()
 
 
 INDEX = '{"weight_map": {"a": "m-2.safetensors", "b": "m-1.safetensors", "c": "m-2.safetensors"}}'

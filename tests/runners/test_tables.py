@@ -1,5 +1,6 @@
 """runners.tables: Parquet in and out, whole files only, in bounded memory."""
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,45 @@ def test_what_is_no_parquet_is_named(tmp_path: Path) -> None:
     for name in ("none", "text", "torn", "holed"):
         with pytest.raises(SetupError, match=f"{name} cannot be read"):
             list(read_rows(tmp_path / name, ["id"]))
+
+
+def rows_or_error(path: Path, wanted: list[str]) -> Any:
+    """The rows, or what is said instead."""
+    try:
+        return list(read_rows(path, wanted))
+    except SetupError as error:
+        return str(error)
+
+
+def test_a_flipped_bit_never_gives_other_rows(tmp_path: Path) -> None:
+    """Wherever in the file it is: the very rows come, or an error that names the file. Pages have checksums."""
+    wanted = ["ids", "mask", "cut", "usd"]
+    rows = [row(k, ids=[random.Random(k).randrange(163_840) for _ in range(50)]) for k in range(40)]
+    data = write(tmp_path / "r.parquet", rows)
+    right, bad = [{name: one[name] for name in wanted} for one in rows], tmp_path / "bad.parquet"
+    found = []
+    for k in range(300):
+        rng = random.Random(k)
+        flipped = bytearray(data)
+        flipped[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        bad.write_bytes(flipped)
+        found.append(rows_or_error(bad, wanted))
+    assert [one for one in found if one != right and str(bad) not in one] == []
+    assert sum(one != right for one in found) > 100
+
+
+def test_a_file_without_page_checksums_is_read(tmp_path: Path) -> None:
+    """Data sets of others have none."""
+    path = tmp_path / "plain.parquet"
+    pq.write_table(pa.table({"id": ["a", "b"]}), path)
+    assert list(read_rows(path, ["id"])) == [{"id": "a"}, {"id": "b"}]
+
+
+def test_a_column_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """The library would give rows without it."""
+    write(tmp_path / "r.parquet", [row(1)])
+    with pytest.raises(SetupError, match=r"r\.parquet has no column 'maks'"):
+        list(read_rows(tmp_path / "r.parquet", ["ids", "maks"]))
 
 
 def test_many_rows_are_read_in_batches(tmp_path: Path) -> None:
