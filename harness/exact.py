@@ -86,7 +86,8 @@ def _count_doubt(row: list[int], turn: Turn, fmt: Format, completion_tokens: int
     expected = len(row) - ended + offset if complete and offset is not None else len(row)
     if completion_tokens is not None and completion_tokens != expected:
         return f"{len(row)} ids reported, {completion_tokens} tokens billed"
-    if turn.finish_reason == "stop" and not ended and not turn.tool_calls:
+    closed = bool(turn.tool_calls) and row[-1] in (fmt.section_end, fmt.call_end)  # some hosts stop at a section's end
+    if turn.finish_reason in ("stop", "tool_calls") and not ended and not closed:
         return "the answer stopped by itself and its terminator is not among the ids"
     return ""
 

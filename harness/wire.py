@@ -7,6 +7,7 @@ stacks put them. Knows nothing of HTTP and of faults.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any
 
 from harness.presets import Answer
@@ -168,12 +169,13 @@ def report_chunks(
         return list(listed)
     wants = request.get("logprobs")
     entries = iter(_logprobs(said.ids, request, style, token_bytes) if wants else ())
-    for chunk, step in zip(listed, said.steps, strict=False):
-        choice = chunk["choices"][0]
+    ends = repeat(None)  # what ends a stream reports no id, and says so
+    for chunk, step in zip(listed, chain(said.steps, ends), strict=False):
+        choice, ids = chunk["choices"][0], list(step.ids) if step else []
         if request.get("return_token_ids"):
-            choice["token_ids"] = list(step.ids)
+            choice["token_ids"] = ids
         if wants:
-            choice["logprobs"] = {"content": [next(entries) for _ in step.ids]}
+            choice["logprobs"] = {"content": [next(entries) for _ in ids]}
     if request.get("return_token_ids"):
         listed[0]["prompt_token_ids"] = list(said.prompt_ids)
     return list(listed)

@@ -3,6 +3,7 @@
 Each is a draw at a host; no accepted answer may hold an unmasked id that was not sampled.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -156,3 +157,18 @@ def test_one_chunk_that_was_cut_elsewhere_on_its_way(preset: str) -> None:
             assert differs(ended(verdict, truth), list(truth)) == "", bent[k]
             n += 1
     assert n > 15
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["body", "stream"])
+@pytest.mark.parametrize("called", [False, True], ids=["text", "call"])
+def test_a_reported_end_that_is_none(called: bool, stream: bool) -> None:
+    """Ids that vLLM reports are believed, whole and streamed; not with another id in the terminator's place."""
+    judged = at("vllm-0.32", CALL if called else TALK, tools=called, witness="ids", stream=stream)
+    assert (judged.verdict.name, judged.verdict.ids.ids) == ("exact", list(judged.answer.ids))
+
+    text = json.dumps(judged.exchange.response)
+    other = json.loads(text.replace(f"{END}]", f"{CONTROL_IDS['[UNK]']}]"))
+    assert other != judged.exchange.response
+    verdict = judge(replace(judged.exchange, response=other), kit(), model="kimi-k2.5", provider="vllm-0.32")
+    assert verdict.name == "rejected"
+    assert verdict.findings[-1].code == "ids-contradict-answer"
