@@ -61,6 +61,8 @@ def calibrate(
         kit = judging(None, None, False, habits).kit
         base = kit.habits
         found, n_used, n_bad = _gather(paths, kit)
+        if not n_used:
+            raise SetupError("no answer in the inputs: nothing was learned, and nothing is written")
         learned, unknown = learn(found, [h for h in base.lines if h.evidence != "answers"])
         written = _written(base, learned)
         if out is not None:

@@ -156,3 +156,13 @@ def test_only_a_habits_file_is_overwritten(answers: Path, tmp_path: Path) -> Non
     assert (answers.read_text(), other.read_text()) == (before, "not TOML {")
     assert run(answers, "--out", tmp_path / "habits.toml")[0] == 0
     assert run(answers, "--out", tmp_path / "habits.toml")[0] == 0
+
+
+def test_without_an_answer_nothing_is_written(tmp_path: Path) -> None:
+    """A mistyped path or an empty folder would leave a habits file without all that was learned from answers."""
+    (tmp_path / "empty").mkdir()
+    for given in ("missing.json", "empty"):
+        code, out = run(tmp_path / given, "--out", tmp_path / "new.toml")
+        assert code == 2
+        assert "nothing is written" in out
+        assert not (tmp_path / "new.toml").exists()
