@@ -5,6 +5,7 @@ The owner of datasets. It is made anew from the shards whenever a run has come t
 
 import shutil
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,18 @@ def write_data_set(folder: Path) -> int:
 
 
 def _rows(folder: str) -> Iterator[dict[str, Any]]:
-    for path in manifests(Path(folder)):
-        for ids, mask in read_ids(path):
+    for _, run in groupby(_places(Path(folder)), key=lambda place: place[1]):
+        samples: list[Any] = []  # of one shard, whose rows mostly stand one behind the other
+        for _, path, number in run:
+            samples = samples or list(read_ids(path))
+            ids, mask = samples[number]
             yield {"input_ids": ids.tolist(), "loss_mask": list(mask), "seq_len": len(ids)}
+
+
+def _places(folder: Path) -> list[tuple[int, Path, int]]:
+    """(row, manifest, place in its shard) of every row, in order; a shard computed again has rows of before."""
+    sides = ((path, enumerate(read_manifest(path).side_files)) for path in manifests(folder))
+    return sorted((side["row"], path, number) for path, of_shard in sides for number, side in of_shard)
 
 
 def _move(made: Path, folder: Path) -> None:
@@ -71,6 +81,6 @@ def _move(made: Path, folder: Path) -> None:
 
 def _check(folder: Path, n_rows: int) -> None:
     found = datasets.load_from_disk(str(folder))
-    rows = [side["row"] for path in manifests(folder) for side in read_manifest(path).side_files]
+    rows = [row for row, _, _ in _places(folder)]
     if len(found) != n_rows or rows != list(range(n_rows)):
         raise SetupError(f"{folder}: {len(found)} rows in the data set, {len(rows)} files of states; run it again")

@@ -9,12 +9,13 @@ own tools believe that a file which exists is whole.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from harness.errors import SetupError
 from harness.store import atomic_file
-from runners.contents import DATA_SET_FILES, EMPTY_DATA_SET, tell_data_set
+from runners.contents import DATA_SET_FILES, EMPTY_DATA_SET, data_set_files, tell_data_set
 from runners.contents import NAME as CONTENTS
 from runners.manifests import Manifest
 from runners.model_folder import file_sha256
@@ -135,25 +136,24 @@ class LayoutSink:
         number: Of the next shard.
         whole: What stands there.
 
-        Raises:
-            SetupError: A row is missing among those that stand there, where none may be.
+        Where rows may not have gaps, those of shards that are gone are given out first, in order: samples come in the
+        order of their file, so each gets its own row again. The data set of before goes, for it tells of the old rows.
         """
         self._folder, self._number, self._about, self._layout = folder, number, about, layout
-        rows = sorted(side["row"] for manifest in whole for side in manifest.side_files)
-        if layout.contiguous and rows != list(range(len(rows))):
-            gap = next(k for k, row in enumerate([*rows, -1]) if k != row)
-            raise SetupError(
-                f"{folder}: row {gap} is missing, its shard is damaged; rows of this layout may not move: bring the "
-                "damaged files back (and take .broken off its shard's names), or begin anew in another --out"
-            )
-        self._row = rows[-1] + 1 if rows else 0
+        rows = {side["row"] for manifest in whole for side in manifest.side_files}
+        end = max(rows, default=-1) + 1
+        self._gaps = [row for row in range(end) if row not in rows] if layout.contiguous else []
+        self._rows = chain(list(self._gaps), count(end))
+        for path in data_set_files(folder) if self._gaps else ():
+            path.unlink()
 
     def write(self, kept: Sequence[Kept], set_aside: Sequence[Mapping[str, Any]]) -> Manifest:
         """One group more: every file whole, then its manifest."""
-        sides = [self._write_one(self._row + k, one) for k, one in enumerate(kept)]
+        rows = list(islice(self._rows, len(kept)))
+        sides = [self._write_one(row, one) for row, one in zip(rows, kept, strict=True)]
         about = replace(self._about, set_aside=set_aside, side_files=sides)
         manifest = write_shard(self._folder, self._number, kept, about)
-        self._number, self._row = self._number + 1, self._row + len(kept)
+        self._number, self._gaps = self._number + 1, self._gaps[len(kept) :]
         return manifest
 
     def _write_one(self, row: int, one: Kept) -> dict[str, Any]:
@@ -166,7 +166,17 @@ class LayoutSink:
         return {"name": name, "n_bytes": size, "sha256": file_sha256(path), "sample": one.sample.id, "row": row}
 
     def finish(self) -> None:
-        """The data set beside the files, for the trainer that reads one."""
+        """The data set beside the files, for the trainer that reads one.
+
+        Raises:
+            SetupError: Rows are missing that no sample is left for, or it cannot be written.
+        """
+        if self._gaps:
+            raise SetupError(
+                f"{self._folder}: row {self._gaps[0]} is missing, its shard is gone, and the samples file has too few "
+                "samples for it now; rows of this layout may not move: give the samples file of before, or begin anew "
+                "in another --out"
+            )
         if self._layout.contiguous:
             from runners.layout_speculators import write_data_set  # late: a library of its own
 

@@ -112,10 +112,38 @@ def joined(aux: Tensor, last: Tensor) -> Tensor:
     return torch.cat([aux, last[:, None]], dim=1)
 
 
+class _Noting:
+    """A file that keeps what kept it from writing: torch makes an error of its own of that."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.error: OSError | None = None
+
+    def write(self, data: bytes) -> int:
+        """As the file does."""
+        try:
+            return self._file.write(data)
+        except OSError as error:
+            self.error = error
+            raise
+
+    def flush(self) -> None:
+        """As the file does."""
+        self._file.flush()
+
+
 def save(file: BinaryIO, floats: Mapping[str, Tensor], numbers: Mapping[str, Sequence[int]]) -> None:
-    """`torch.save` of a dict of tensors, the numbers as int64; each is copied, or the whole batch would be saved."""
+    """`torch.save` of a dict of tensors, the numbers as int64; each is copied, or the whole batch would be saved.
+
+    Raises:
+        OSError: The file cannot be written: a full disk, say.
+    """
     made = {name: torch.tensor(values, dtype=torch.int64) for name, values in numbers.items()}
-    torch.save(made | {name: tensor.clone() for name, tensor in floats.items()}, file)
+    noting = _Noting(file)
+    try:
+        torch.save(made | {name: tensor.clone() for name, tensor in floats.items()}, noting)  # type: ignore[arg-type]
+    except (RuntimeError, OSError) as error:
+        raise (noting.error or error) from error
 
 
 def raw(tensor: Tensor) -> memoryview:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from datasets import load_from_disk
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
@@ -353,9 +354,33 @@ def test_a_damaged_group_is_computed_again_where_rows_may_move(tmp_path: Path) -
     assert sorted(found) == sorted(list(one.ids) for one in drawn(12))
 
 
-def test_a_damaged_group_stops_a_run_where_rows_may_not_move(tmp_path: Path) -> None:
-    """speculators finds states by row number: a gap is told, with what to do."""
-    run_job(job(tmp_path, "speculators"), arithmetic_for("speculators"))
-    (tmp_path / "out/hidden_states/hs_1.safetensors").write_bytes(b"damaged")
-    with pytest.raises(SetupError, match=r"row 0 is missing.*bring the damaged files back .*or begin anew"):
-        run_job(job(tmp_path, "speculators"), arithmetic_for("speculators"))
+@pytest.mark.parametrize("gone", ["file", "damaged", "manifest", "shard"])
+def test_a_damaged_group_is_computed_again_at_its_own_rows(tmp_path: Path, gone: str) -> None:
+    """speculators finds states by row number: the same command gives the very files and data set of before."""
+    run_job(asked := job(tmp_path, "speculators"), arithmetic_for("speculators"))
+    files = sorted((asked.out / "hidden_states").iterdir())
+    before = {path.name: path.read_bytes() for path in files}
+    rows = load_from_disk(str(asked.out)).with_format(None)[:]
+    manifest = find_sample(asked.out, "s7").path
+    of_shard = len(read_manifest(manifest).samples)
+    if gone == "damaged":
+        (asked.out / "hidden_states/hs_7.safetensors").write_bytes(b"damaged")
+    else:
+        path = {"file": asked.out / "hidden_states/hs_7.safetensors", "manifest": manifest}
+        path.get(gone, manifest.with_suffix(".safetensors")).unlink()
+
+    summary = run_job(asked, arithmetic_for("speculators"))
+
+    assert (summary.samples, faults(asked.out)) == (of_shard, [])
+    assert {path.name: path.read_bytes() for path in (asked.out / "hidden_states").iterdir()} == before
+    assert load_from_disk(str(asked.out)).with_format(None)[:] == rows
+
+
+def test_a_row_that_no_sample_is_left_for_is_told(tmp_path: Path) -> None:
+    """Its sample is no longer in the file: no data set stands there whose rows are others."""
+    run_job(asked := job(tmp_path, "speculators"), arithmetic_for("speculators"))
+    (asked.out / "hidden_states/hs_0.safetensors").unlink()
+    samples_file(asked.samples, drawn(12)[1:])
+    with pytest.raises(SetupError, match=r"row \d is missing.* too few samples for it now"):
+        run_job(asked, arithmetic_for("speculators"))
+    assert data_set_files(asked.out) == []

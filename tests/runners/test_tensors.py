@@ -1,5 +1,9 @@
 """Tensors: dtypes by name, and chance that stays inside."""
 
+from errno import ENOSPC
+from io import BytesIO
+from typing import Any
+
 import pytest
 import torch
 
@@ -26,3 +30,18 @@ def test_a_seed_decides_inside_and_leaves_no_trace() -> None:
 
     assert first.equal(second)
     assert torch.rand(2).equal(expected)
+
+
+@pytest.mark.parametrize("room", [0, 100, 5000])
+def test_a_full_disk_is_an_error_of_the_system(room: int) -> None:
+    """Not one of torch, which nobody maps; wherever in the file it comes."""
+
+    class Full(BytesIO):
+        def write(self, data: Any) -> int:
+            if self.tell() + len(data) > room:
+                raise OSError(ENOSPC, "No space left on device")
+            return super().write(data)
+
+    with pytest.raises(OSError, match="No space left") as caught:
+        tensors.save(Full(), {"a": torch.ones(2000)}, {"b": [1, 2]})
+    assert caught.value.errno == ENOSPC
