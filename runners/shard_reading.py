@@ -1,12 +1,12 @@
 """Shards read back: a folder as a whole, and one sample out of it. Needs no torch."""
 
 import hashlib
-import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,12 +14,16 @@ from typing import Any, BinaryIO
 from harness.errors import SetupError
 from harness.store import atomic_file
 from runners.contents import NAME as CONTENTS
-from runners.contents import contents_problems
+from runners.contents import contents_problems, read_contents
 from runners.manifests import Manifest, read_manifest, run_differences
 from runners.shards import METADATA, Checked, checked, manifests
 from runners.tensor_bytes import ITEM_BYTES, Column, read_header, write_tensors
 
-SIDE_NAME = re.compile(r"[\w-]+/\w[\w.-]*")
+READ_BY: Mapping[str, Sequence[str]] = {
+    "specforge": ("**/*.ckpt", "**/*.ckpt.gz"),  # its reader walks through all folders below
+    "speculators": ("hidden_states/hs_*.safetensors",),  # by the number of a row
+}
+"""Which files the reader of a layout takes for states."""
 
 
 def verify(folder: Path) -> Iterator[Checked]:
@@ -54,18 +58,20 @@ def folder_problems(folder: Path, shards: Iterable[Checked]) -> Iterator[str]:
         if n > 1:
             yield f"sample {name!r:.80} stands {n} times"
     if all(manifest for _, manifest, _ in shards):  # else the files of a manifest that cannot be read would be named
-        yield from _untold(shards)
+        yield from _untold(folder, shards)
     yield from contents_problems(folder, [manifest for _, manifest, _ in shards if manifest])
 
 
-def _untold(shards: Iterable[Checked]) -> Iterator[str]:
-    told = {path.parent / side["name"] for path, manifest, _ in shards if manifest for side in manifest.side_files}
-    # the names of a layout differ in their numbers alone; a manifest is not trusted to name other places
-    folders = {path.parent for path, _, _ in shards}
-    names = {f"{path.parent.name}/{path.name}" for path in told if path.parent.parent in folders}
-    patterns = {re.sub(r"\d+", "*", name) for name in names if SIDE_NAME.fullmatch(name)}
-    for path in sorted({p for folder in folders for pattern in patterns for p in folder.glob(pattern)} - told):
-        yield f"{path.parent.name}/{path.name}: no manifest tells of it, and a trainer would read it"
+def _untold(folder: Path, shards: Iterable[Checked]) -> Iterator[str]:
+    """Files that the reader of a layout would take, in whatever folder below this one it looks."""
+    whole = [manifest for _, manifest, _ in shards if manifest]
+    told = {folder / side["name"] for manifest in whole for side in manifest.side_files}
+    layouts = [manifest.run.get("layout") for manifest in whole]
+    with suppress(SetupError):  # where no shard is left; that it cannot be read is told elsewhere
+        layouts.append(read_contents(folder).layout)
+    patterns = chain.from_iterable(READ_BY[layout] for layout in READ_BY if layout in layouts)
+    for path in sorted({path for pattern in patterns for path in folder.glob(pattern)} - told):
+        yield f"{path.relative_to(folder).as_posix()}: no manifest tells of it, and a trainer would read it"
 
 
 def unfinished(folder: Path) -> list[str]:

@@ -147,6 +147,19 @@ def test_a_file_of_which_no_manifest_tells_is_named(tmp_path: Path, layout: str)
     assert f"{names(0)}: {said}" in list(folder_problems(out, verify(out)))
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["stray.ckpt", "rows_0-2000/data_3.ckpt.gz", "data_4.ckpt.gz", "rows_0-2000/old/data_5.ckpt", "a/b/c/x.ckpt.gz"],
+)
+def test_whatever_specforge_would_walk_into_is_named(tmp_path: Path, name: str) -> None:
+    """Its reader takes both endings in any folder below, whatever else their names are."""
+    run_job(job(tmp_path, "specforge"), arithmetic_for("specforge"))
+    path = tmp_path / "out" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"x")
+    assert faults(tmp_path / "out") == [f"{name}: no manifest tells of it, and a trainer would read it"]
+
+
 @pytest.mark.parametrize("layout", ["native", *LAYOUTS])
 def test_whatever_a_layout_wrote_is_held_against_what_was_written(tmp_path: Path, layout: str) -> None:
     """Every file of the folder: a byte of it flipped is found, that it is gone is found, and back again all is well."""
