@@ -60,7 +60,6 @@ JudgesOption = Annotated[
     int | None, typer.Option("--judges", metavar="N", min=0, max=64, help="Processes that judge; all cores but one.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="The summary as one JSON object, and nothing else.")]
-LOG = "run.log"
 
 
 def generate(
@@ -189,6 +188,7 @@ def run_it(launch: "Launch", to: "Target", probe: int | None = None) -> "Stop":
 def watching(launch: "Launch", planned: "dict[str, Planned]") -> "Iterator[Watch]":
     """Lines into OUT/run.log, and for whoever looks on: the live view on a terminal, the same lines on stderr else."""
     from runners.live_view import LiveView, LogView
+    from runners.output import LOG
 
     with ExitStack() as stack:
         log = None

@@ -142,15 +142,28 @@ def export(
             told = write_samples(folder, kit, allow_unverified_prompt)
             print(json.dumps(told, ensure_ascii=False)) if as_json else print_summary(told)
             raise typer.Exit(0 if told["samples"] else 1)
-        raise typer.Exit(_layout(folder, kit, layout, out, allow_unverified_prompt, as_json))
+        path = Path(out) if out else folder / f"{layout}.jsonl"
+        _refuse_out(path, folder, Path(run))
+        raise typer.Exit(_layout(folder, kit, layout, path, allow_unverified_prompt, as_json))
 
 
-def _layout(folder: Path, kit: Kit, layout: str, out: str | None, allow: bool, as_json: bool) -> int:
+def _refuse_out(out: Path, folder: Path, run: Path) -> None:
+    """Before any work: no file of the run is overwritten."""
+    from runners.output import is_own
+    from runners.runfile import data_of
+
+    if (trouble := path_trouble(out)) is not None:
+        raise SetupError(f"--out {out!s:.200}: {trouble}")
+    read = () if run.is_dir() else (run, *data_of(run))
+    if is_own(out, folder) or out.resolve() in (path.resolve() for path in read):
+        raise SetupError(f"{out} is a file of this run; choose another --out")
+
+
+def _layout(folder: Path, kit: Kit, layout: str, path: Path, allow: bool, as_json: bool) -> int:
     from harness.hashes import hashes
     from runners.layouts import export as export_layout
     from runners.ledger import read_ledger
 
-    path = Path(out) if out else folder / f"{layout}.jsonl"
     used = hashes(kit.habits)
     with read_ledger(ledger_path(folder)) as ledger, report.Progress(sys.stderr.isatty()) as tick:
         n = export_layout(ledger, kit, layout, path, used=used, allow_unverified_prompt=allow, tick=tick)

@@ -5,6 +5,7 @@ the layouts come from the trainers' public code. Knows nothing of verdicts beyon
 """
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -59,6 +60,27 @@ def _turn(taken: Taken, kit: Kit) -> Json:
     return turn
 
 
+_ROW = re.compile(rb'\{"id":"(?:[^"\\]|\\.)*+","conversations":\[')
+_START_BYTES = 1 << 20  # of a file, in which its first row begins
+
+
+def refuse_other(out: Path) -> None:
+    """Nothing but an earlier export is ever overwritten.
+
+    Raises:
+        SetupError: Something else stands there.
+    """
+    try:
+        with out.open("rb") as file:
+            start = file.read(_START_BYTES) if out.is_file() else b""
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise SetupError(f"{out}: {error.strerror or error}; choose another --out") from error
+    if start and not _ROW.match(start):
+        raise SetupError(f"{out} is there, and is no export of this layout; remove it, or choose another --out")
+
+
 LAYOUTS: Mapping[str, Callable[[Taken, Kit], Json]] = MappingProxyType({"specforge": specforge})
 """Name -> a sample's line of JSON."""
 
@@ -79,11 +101,12 @@ def export(
     `samples.all_taken`.
 
     Raises:
-        SetupError: The layout is unknown, an answer is not judged yet, or the file cannot be written.
+        SetupError: The layout is unknown, an answer is not judged yet, or the file cannot be written, or is another.
     """
     made = LAYOUTS.get(layout)
     if made is None:
         raise SetupError(f"no layout {layout!r}; the layouts are {', '.join(LAYOUTS)}")
+    refuse_other(out)
     n: Counter[str] = Counter(written=0)
     with atomic_file(out) as file:
         for taken in all_taken(ledger, kit, used, allow_unverified_prompt=allow_unverified_prompt):

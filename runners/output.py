@@ -17,7 +17,14 @@ from runners.model_folder import file_sha256
 from runners.samples import FILES, Taken, write
 from runners.summary import Asked, Summary
 
-LEDGER, SUMMARY = "ledger.sqlite3", "summary.json"
+LEDGER, SUMMARY, LOG = "ledger.sqlite3", "summary.json", "run.log"
+
+
+def is_own(path: Path, folder: Path) -> bool:
+    """Whether a run with this output folder writes a file of this path, there yet or not: ledger, samples, log."""
+    target = path.resolve()
+    named = target.name in (*FILES, SUMMARY, LOG) or target.name.startswith(LEDGER)  # with -wal, -shm and .lock
+    return named and target.parent == folder.resolve()
 
 
 def write_output(

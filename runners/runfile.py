@@ -16,6 +16,7 @@ from harness.formats import Format, find_format, formats
 from harness.json_keys import loads_once
 from harness.store import path_trouble
 from harness.transport import OPENROUTER
+from runners.output import is_own
 from runners.runfile_faults import Faults
 from runners.runfile_keys import DATA, PROVIDER, QUALITY, RUN, SAMPLING
 
@@ -103,6 +104,10 @@ def load_run(
         faults.add("it has a provider table, and --from-scoreboard gives another; leave one out", "provider")
     run = _checked(Path(path), table, faults, base_url, ticket)
     if run is not None:
+        for k, data in enumerate(run.data_sets):
+            if is_own(data.path, run.out):
+                said = f"data set {data.name} is {data.shown}, which the run itself writes: choose another `out`"
+                faults.add(said, "path", "data", k)
         for key, here in (("model", run.model), ("base_url", run.base_url)):
             if board.get(key, here) != here:
                 faults.add(f"{key} is {here} here, and {board[key]} in {scoreboard}; write that anew for this run", key)
@@ -126,6 +131,18 @@ def out_of(path: str | Path) -> Path:
     if faults.lines:
         raise SetupError("\n".join(faults.lines))
     return folder
+
+
+def data_of(path: str | Path) -> tuple[Path, ...]:
+    """The data files that a run file names, as far as it names any; nothing else of it is looked at.
+
+    Raises:
+        SetupError: It is no TOML.
+    """
+    rows = _table(path, _read(path)).get("data")
+    named = (row.get("path") for row in rows if isinstance(row, dict)) if isinstance(rows, list) else ()
+    texts = (name for name in named if isinstance(name, str))
+    return tuple(Path(path).parent / name for name in texts if path_trouble(name) is None)
 
 
 def _table(path: str | Path, text: str) -> dict[str, Any]:

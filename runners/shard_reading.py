@@ -122,9 +122,27 @@ class Found:
         return b"".join(self.column(name).pieces)
 
     def save(self, path: Path) -> None:
-        """The sample's tensors as a safetensors file of its own."""
+        """The sample's tensors as a safetensors file of its own; nothing but such a file is overwritten.
+
+        Raises:
+            SetupError: It cannot be written, or something else stands there or belongs there.
+        """
+        target, folder = path.resolve(), self.path.parent.resolve()
+        below = target.parent != folder and target.is_relative_to(folder)  # there lie the files of a trainer's data set
+        if below or target.name.startswith(("shard-", ".", CONTENTS)):
+            raise SetupError(f"{path} is, or would be, a file of these shards; choose another --out")
+        if target.is_file() and not _is_made_here(target):
+            raise SetupError(f"{path} is there, and is no sample's file; remove it, or choose another --out")
         with atomic_file(path) as file:
             write_tensors(file, self.columns, METADATA)
+
+
+def _is_made_here(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return bool(read_header(file)[0].get("__metadata__") == METADATA)
+    except (OSError, SetupError):
+        return False
 
 
 def find_sample(folder: Path, name: str) -> Found:

@@ -179,6 +179,34 @@ def test_wrong_calls(tmp_path: Path, command: str) -> None:
         assert (result.exit_code, said in result.stderr) == (2, True)
 
 
+OWN = (LEDGER, f"{LEDGER}-wal", f"{LEDGER}-shm", f"{LEDGER}.lock", "run.log", SUMMARY, *FILES)
+
+
+def test_no_file_of_a_run_is_overwritten(tmp_path: Path) -> None:
+    """Ledger, samples, log, run file and data files, there yet or not, by any path; and whatever else is there."""
+    made = run_of(tmp_path)
+    made.out.mkdir()
+    answered(made.out, made).close()
+    links = {tmp_path / "link": made.out / LEDGER, tmp_path / "data": tmp_path / "a.jsonl"}
+    for link, what in links.items():
+        link.symlink_to(what)
+    (tmp_path / "hard").hardlink_to(made.out / LEDGER)
+    (tmp_path / "notes.txt").write_text("mine\n")
+    outs = [*(made.out / name for name in OWN), *links, tmp_path / "run.toml", tmp_path / "a.jsonl"]
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    for out in (*outs, tmp_path / "out" / ".." / "out" / LEDGER):
+        result = run("export", tmp_path / "run.toml", "--layout", "specforge", "--out", out)
+        assert (result.exit_code, "is a file of this run; choose another --out" in result.stderr) == (2, True), out
+    for out in (tmp_path / "hard", tmp_path / "notes.txt", tmp_path / "a.jsonl"):
+        result = run("export", made.out, "--layout", "specforge", "--out", out)
+        assert (result.exit_code, "is no export of this layout" in result.stderr) == (2, True), out
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+    for _ in range(2):
+        assert run("export", tmp_path / "run.toml", "--layout", "specforge", "--out", tmp_path / "x").exit_code == 0
+
+
 def test_wrong_layouts(folder: Path) -> None:
     """An unknown one names those that there are; samples have their own names."""
     for args, said in ((["--layout", "x"], "no layout 'x'"), (["--out", "y"], "leave --out out")):

@@ -9,7 +9,7 @@ from harness.errors import SetupError
 from harness.transport import OPENROUTER
 from runners.runfile import load_run, out_of
 from runners.runfile_faults import line_of
-from tests.runners.run_kit import ONE, PROVIDER, run_of, run_text
+from tests.runners.run_kit import ONE, PROVIDER, data_file, run_of, run_text
 
 FULL = """\
 model = "moonshotai/kimi-k2.5"
@@ -280,3 +280,13 @@ def test_lines_of_keys() -> None:
     assert [line_of(text, "a"), line_of(text, "t"), line_of(text, "b", "t")] == [1, 2, 2]
     assert [line_of(text, "x", "d", k) for k in (0, 1)] == [4, 7]
     assert (line_of(text, "y", "d", 1), line_of(text, "y", "none")) == (6, 0)
+
+
+@pytest.mark.parametrize("name", ["samples.jsonl", "rejected.parquet", "ledger.sqlite3-wal", "run.log"])
+def test_a_data_set_that_the_run_would_overwrite_is_refused(tmp_path: Path, name: str) -> None:
+    """Beside the run file, where `out` is its folder: the prompts would be lost at the first export."""
+    data_file(tmp_path, {"prompt": "hi"}, name=name)
+    text = run_text(PROVIDER, f'[[data]]\npath = "{name}"\n', out='"."')
+    with pytest.raises(SetupError, match=f"run.toml:.*{name}, which the run itself writes"):
+        run_of(tmp_path, text=text)
+    run_of(tmp_path, text=text.replace('"."', '"out"'))

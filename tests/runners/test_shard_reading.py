@@ -144,3 +144,30 @@ def test_a_folder_without_shards_is_refused(tmp_path: Path) -> None:
     """Nothing verified is not the same as all is well."""
     with pytest.raises(SetupError, match="no shard in it"):
         list(verify(tmp_path))
+
+
+def test_a_sample_is_saved_over_a_sample_alone(tmp_path: Path) -> None:
+    """No shard, manifest or list is overwritten, there yet or not, and nothing that is no sample's file."""
+    folder_of(tmp_path)
+    found = find_sample(tmp_path, "s3")
+    (tmp_path / "notes").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path / "shard-000000.safetensors")
+    (tmp_path / "rows_0").mkdir()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    own = (
+        "shard-000000.safetensors",
+        "shard-000000.json",
+        "shard-000009.safetensors",
+        "contents.jsonl",
+        ".lock",
+        "link",
+    )
+    for name in (*own, "rows_0/data_0.ckpt"):
+        with pytest.raises(SetupError, match=f"{name} is, or would be, a file of these shards"):
+            found.save(tmp_path / name)
+    with pytest.raises(SetupError, match="notes is there, and is no sample's file"):
+        found.save(tmp_path / "notes")
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+    for _ in range(2):
+        found.save(tmp_path / "one.safetensors")
