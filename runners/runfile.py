@@ -16,7 +16,6 @@ from harness.formats import Format, find_format, formats
 from harness.json_keys import loads_once
 from harness.store import path_trouble
 from harness.transport import OPENROUTER
-from runners.output import is_own
 from runners.runfile_faults import Faults
 from runners.runfile_keys import DATA, PROVIDER, QUALITY, RUN, SAMPLING
 
@@ -93,6 +92,8 @@ def load_run(
     Raises:
         SetupError: Every fault of the file, a line each: FILE:LINE: what came, what was expected.
     """
+    from runners.output import is_own  # late: what writes samples knows run files
+
     text = _read(path)
     table = _table(path, text)
     faults, board = Faults(str(path), text), _board(scoreboard)
