@@ -5,9 +5,9 @@ Part of the command: it may print. The work is in `runners`, imported inside the
 
 import json
 import shutil
-import sys
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness import report
-from harness.cli_base import INTERRUPTED, JsonOption, KeyHostOption, clean_ends, complain
+from harness.cli_base import INTERRUPTED, HabitsOption, JsonOption, KeyHostOption, clean_ends, complain, habits_of
 from harness.cli_generate import TicketOption, UngatedOption, launched, run_it
 from harness.cli_samples import BaseUrlOption, RunFileArgument, ScoreboardOption, ledger_path
-from harness.encoder import encode_prompt_text
+from harness.errors import SetupError
 from harness.settings import settings
 
 if TYPE_CHECKING:
-    from harness.catalog import Endpoint
+    from runners.bulk import Launch, Outlook
     from runners.plan import Measured, Plan, Range
     from runners.runfile import RunFile
 
@@ -56,13 +56,16 @@ def plan(
     scoreboard: ScoreboardOption = None,
     base_url: BaseUrlOption = None,
     allow_host: KeyHostOption = None,
+    habits: HabitsOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say what a run will take: dollars, hours, tokens and disk, at the prices of today.
 
     Every prompt is read, rendered and checked first. The lengths of answers come from the run's own ledger, where it
     has begun, and from earlier runs; --probe asks a few of its prompts first, which is the beginning of the run itself
-    (it needs its ticket, and nothing is paid twice). p95 is what 95 of 100 such runs stay below. A whole run file:
+    (it needs its ticket, and nothing is paid twice). p95 is what 95 of 100 such runs stay below. Of a run that has
+    begun the figures are of what is still open, held against what is left of the budget. Whatever `tokenproof generate`
+    would refuse now is told as a reason: its ticket, prices above max_price, limits, habits. A whole run file:
 
     \b
       model = "moonshotai/kimi-k2.5"
@@ -106,8 +109,8 @@ def plan(
         loaded = load_run(run, base_url=base_url or settings().base_url, scoreboard=scoreboard, ticket=ticket)
         known = measured_in(map(Path, earlier or []))  # first: a wrong --from is told before anything is asked
         if probe is not None:
-            _probe(loaded, probe, ungated, allow_host or [])
-        told = _planned(loaded, known, allow_host or [])
+            _probe(loaded, probe, ungated, habits, allow_host or [])
+        told = _planned(loaded, known, ungated, habits, allow_host or [])
         if as_json:
             print(json.dumps(_object(told), default=str))
         else:
@@ -115,48 +118,63 @@ def plan(
         raise typer.Exit(1 if told.against else 0)
 
 
-def _probe(run: "RunFile", n: int, ungated: str | None, allow_host: list[str]) -> None:
+def _probe(run: "RunFile", n: int, ungated: str | None, habits: str | None, allow_host: list[str]) -> None:
     """Ask the first prompts of each data set; what came is in the run's ledger."""
     from harness.transport import target
     from runners.live_view import said
 
     to = target(run.base_url, settings().api_key, allow_host)
     each = -(-n // len(run.data_sets))
-    stop = run_it(launched(run, ungated, None, 0), to, probe=each)
+    stop = run_it(launched(run, ungated, habits, 0), to, probe=each)
     if not stop.good:
         complain(f"the probe stopped: {said(stop)}")
     if stop.why == "interrupted":
         raise typer.Exit(INTERRUPTED)
 
 
-def _planned(run: "RunFile", known: "dict[str, list[Measured]]", allow_host: list[str]) -> "Plan":
-    from runners.data_sets import survey
-    from runners.plan import make_plan
-
-    with report.Progress(sys.stderr.isatty(), what="prompts read") as tick:
-        surveyed = survey(run, encode_prompt_text, tick)
+def _planned(
+    run: "RunFile", known: "dict[str, list[Measured]]", ungated: str | None, habits: str | None, allow_host: list[str]
+) -> "Plan":
     import asyncio  # late: no other command should pay for it
 
-    endpoints = asyncio.run(_endpoints(run, allow_host))
+    from runners.plan import make_plan
+
+    launch, against, notes = _launch(run, ungated, habits)
+    seen = asyncio.run(_outlook(launch, allow_host))
     place = next(folder for folder in (run.out, *run.out.absolute().parents) if folder.is_dir())
     own = measured_in([run.out] if ledger_path(run.out).is_file() else [])
     measured = {name: own.get(name, []) + known.get(name, []) for name in {**own, **known}}
-    return make_plan(run, surveyed, endpoints, measured, shutil.disk_usage(place).free, Random(0))
+    beside = {"against": (*against, *seen.against), "notes": (*notes, *seen.notes)}
+    free = shutil.disk_usage(place).free
+    return make_plan(run, launch.surveyed, seen.endpoints, measured, free, Random(0), seen.begun, **beside)
 
 
-async def _endpoints(run: "RunFile", allow_host: list[str]) -> "tuple[Endpoint, ...]":
-    """The endpoints that the run's pins mean today."""
-    from harness.catalog import pinned
-    from harness.client import HttpxTransport
-    from harness.record import offers
-    from harness.transport import target
+def _launch(run: "RunFile", ungated: str | None, habits: str | None) -> "tuple[Launch, list[str], list[str]]":
+    """The run, what would refuse its start here, and what should be known."""
+    from harness.hashes import hashes
+    from runners.admission import admit
 
-    transport = HttpxTransport(target(run.base_url, settings().api_key, allow_host))
+    launch = launched(run, "a plan", habits, 0)
+    if run.ticket is None and ungated is None:
+        return launch, [], ["no ticket: `tokenproof generate` wants one of `tokenproof gate`, or --ungated"]
     try:
-        found = await offers(transport, run.model)
+        mine = hashes(habits_of(habits or settings().habits))
+        return replace(launch, ticket=admit(run, mine, datetime.now(UTC), ungated)[1]), [], []
+    except SetupError as error:
+        return launch, str(error).splitlines(), []
+
+
+async def _outlook(launch: "Launch", allow_host: list[str]) -> "Outlook":
+    """What `generate` would find now; asks for the price list alone."""
+    from harness.client import HttpxTransport
+    from harness.transport import target
+    from runners.bulk import outlook
+
+    transport = HttpxTransport(target(launch.run.base_url, settings().api_key, allow_host))
+    try:
+        return await outlook(launch, transport)
     finally:
         await transport.close()
-    return pinned(run.pins, found, run.provider.get("quantizations") or ())
 
 
 def measured_in(folders: Iterable[Path]) -> "dict[str, list[Measured]]":
@@ -195,6 +213,10 @@ def _print(told: "Plan", run: "RunFile") -> None:
     print(*report.plain_table(HEADERS, rows), sep="\n")
     for name, found, form in (("tokens", told.tokens, "{:,.0f}"), ("USD", told.usd, "{:.2f}")):
         print(f"{name}: p50 {_pair(found, form)[0]}, p95 {_pair(found, form)[1]}")
+    if told.spent_usd:
+        print(
+            f"already spent: ${told.spent_usd:.4f}; ${told.left_usd:.4f} are left, and this is for what is still open"
+        )
     hours = told.hours
     spans = [duration(h * 3600) for h in (hours.p50, hours.p95)] if hours else ["unknown", "unknown"]
     print(f"time: p50 {spans[0]}, p95 {spans[1]}, with {run.concurrency} in flight")

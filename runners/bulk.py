@@ -23,7 +23,8 @@ from runners import ledger_writes as w
 from runners.admission import endpoint_differences
 from runners.amending import layout, places
 from runners.attempts import Outside
-from runners.budget import Price, dearest, nano_of
+from runners.backoff import ENDS
+from runners.budget import NANO, Price, dearest, nano_of
 from runners.data_sets import Digest, Surveyed, prompts
 from runners.desk import Orders
 from runners.generate import Run
@@ -31,8 +32,9 @@ from runners.identity import canonical_run, changes, run_sha256
 from runners.jobs import Prompt
 from runners.judging import Judges, Recipe
 from runners.ledger import Ledger, open_ledger, read_ledger
+from runners.ledger_rows import ANSWERED
 from runners.output import LEDGER
-from runners.plan import limits
+from runners.plan import Begun, limits
 from runners.progress import Stop, Watch
 from runners.recovery import refuse_dropped
 from runners.runfile import DataSet, RunFile
@@ -139,8 +141,50 @@ async def still_admitted(launch: Launch, transport: Transport, price: Price) -> 
         found, reasons = _fitting(launch, listed)
     except SetupError as error:
         return str(error)
-    before, now = ({name: str(usd) for name, usd in asdict(one).items()} for one in (price, dearest(found)))
-    return "; ".join([*reasons, *_rises(before, now)]) or None
+    return "; ".join([*reasons, *_rises(_told(price), _told(dearest(found)))]) or None
+
+
+def _told(price: Price) -> dict[str, str]:
+    """Dollars in digits."""
+    return {name: str(usd) for name, usd in asdict(price).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """A run as it would start now; `against` would refuse it, `notes` would not."""
+
+    endpoints: tuple[Endpoint, ...]
+    begun: Begun
+    against: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+async def outlook(launch: Launch, transport: Transport) -> Outlook:
+    """All that `generate` looks at before its first request, and nothing of it written.
+
+    Raises:
+        SetupError: Nobody tells of endpoints, no pin means one, or the ledger cannot be read.
+    """
+    run = launch.run
+    found, against = _fitting(launch, await offers(transport, run.model))
+    if not (run.out / LEDGER).is_file():
+        return Outlook(found, Begun(), tuple(against), ())
+    with read_ledger(run.out / LEDGER) as reader:
+        totals, meta = reader.totals(), reader.meta()
+        try:
+            _same_judge(launch, reader)
+        except SetupError as error:
+            against.append(str(error))
+    before = json.loads(meta.get("price", "{}"))
+    known, now = meta.get("run"), canonical_run(run, launch.surveyed)
+    other = [*(changes(known, now) if known is not None else ()), *_rises(before, _told(dearest(found)))]
+    notes = [*other, "`tokenproof generate` will start with --amend only"] if other else []
+    ended = {
+        name: sum(n for end, n in ends.items() if end == ANSWERED or ENDS.get(end) is False)
+        for name, ends in totals.ends.items()
+    }
+    spent = (totals.spent_nano + totals.reserved_nano) / NANO
+    return Outlook(found, Begun(spent, ended, totals.n_tokens), tuple(against), tuple(notes))
 
 
 def _above_max_price(most: Mapping[str, Any], endpoints: Sequence[Endpoint]) -> Iterator[str]:
@@ -180,7 +224,7 @@ def _begin(
     launch: Launch, ledger: Ledger, reader: Ledger, text: str, price: Price, changed: Sequence[str], now: float
 ) -> None:
     """Write into the ledger what the run is; a price that rose since it was begun is a change as well."""
-    told, meta = {name: str(usd) for name, usd in asdict(price).items()}, ledger.meta()
+    told, meta = _told(price), ledger.meta()
     rises = [*_rises(json.loads(meta.get("price", "{}")), told)]
     if rises and launch.amend is None:
         raise SetupError("\n".join([*rises, f"the price rose since the run was begun; {AMEND}"]))

@@ -5,7 +5,7 @@ an argument.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from random import Random
 from statistics import fmean, pstdev
 
@@ -42,10 +42,26 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
+class Begun:
+    """What the ledger of a run has already; by data set where it is a mapping.
+
+    Attributes:
+        spent_usd: Reservations that are not settled included.
+        n_ended: Prompts that are not asked again.
+        n_tokens: Completion tokens of the answers.
+    """
+
+    spent_usd: float = 0.0
+    n_ended: Mapping[str, int] = field(default_factory=dict)
+    n_tokens: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class SetPlan:
     """One data set.
 
     Attributes:
+        n_prompts, prompt_tokens: Those that are still to be asked.
         n_measured: Answers that its figures rest on; `borrowed` where they are of other data sets.
         tokens: Completion tokens; None where nothing was measured.
         worst_usd: If every answer were as long as max_tokens allows.
@@ -63,7 +79,7 @@ class SetPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The whole run; `against` are reasons not to start it, `notes` what else should be known."""
+    """What is left of a run; `against` are reasons not to start it, `notes` what else should be known."""
 
     sets: tuple[SetPlan, ...]
     price: Price
@@ -72,6 +88,8 @@ class Plan:
     hours: Range | None
     disk_bytes: Range
     worst_usd: float
+    spent_usd: float
+    left_usd: float
     against: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -92,26 +110,47 @@ def make_plan(
     measured: Mapping[str, Sequence[Measured]],
     free_bytes: int,
     rng: Random,
+    begun: Begun = Begun(),
+    against: Sequence[str] = (),
+    notes: Sequence[str] = (),
 ) -> Plan:
-    """The plan of a run.
+    """The plan of what is left of a run.
 
     Args:
         endpoints: Those that the run's pins mean; the dearest price of each kind is taken.
         measured: Answers by data set; a set without any borrows those of all others.
         free_bytes: Where the output goes.
+        against, notes: What is known of the run beside lengths, money and disk.
     """
     price = dearest(endpoints)
+    left_usd = run.budget_usd - begun.spent_usd
     known = {name: found[-MAX_MEASURED:] for name, found in measured.items() if found}
-    pairs = list(zip(run.data_sets, surveyed, strict=True))
+    pairs = [_open(data, told, begun) for data, told in zip(run.data_sets, surveyed, strict=True)]
     rounds = [_drawn(pairs, known, price, rng) for _ in range(ROUNDS)] if known else []
-    sets = tuple(_set_plan(run, told, known, [one[told.name] for one in rounds], price) for told in surveyed)
+    sets = tuple(_set_plan(run, told, known, [one[told.name] for one in rounds], price) for _, told in pairs)
     usd = _range([sum(d.usd for d in one.values()) for one in rounds])
     hours = _range([sum(d.seconds for d in one.values()) / run.concurrency / 3600 for one in rounds])
     worst = sum(one.worst_usd for one in sets)
     tokens = _range([sum(d.tokens for d in one.values()) for one in rounds])
-    disk = _disk(surveyed, run.max_tokens, tokens)
-    against = tuple(_against(run, surveyed, endpoints, usd, worst, disk, free_bytes))
-    return Plan(sets, price, tokens, usd, hours, disk, worst, against, tuple(_notes(sets, run, endpoints)))
+    disk = _disk([told for _, told in pairs], run.max_tokens, tokens)
+    most = max(
+        (worst_case(told.longest, run.max_tokens, price) / NANO for _, told in pairs if told.n_prompts), default=0
+    )
+    reasons = (*_of_money(run.budget_usd, left_usd, usd, worst, most), *_of_disk(run, disk, free_bytes))
+    every = tuple(dict.fromkeys((*reasons, *limits(run, surveyed, endpoints), *against)))
+    told = (*notes, *_notes(sets, run, endpoints))
+    return Plan(sets, price, tokens, usd, hours, disk, worst, begun.spent_usd, left_usd, every, told)
+
+
+def _open(data: DataSet, told: Surveyed, begun: Begun) -> tuple[DataSet, Surveyed]:
+    """What is still to be asked of a data set; its prompts are taken to be as long as all of them are on average."""
+    n, tokens = max(0, told.n_prompts - begun.n_ended.get(told.name, 0)), data.tokens
+    if tokens is not None:
+        tokens -= begun.n_tokens.get(told.name, 0)
+        n = n if tokens > 0 else 0
+    part = n / told.n_prompts if told.n_prompts else 0.0
+    left = {name: round(part * getattr(told, name)) for name in ("prompt_tokens", "body_bytes")}
+    return replace(data, tokens=tokens), replace(told, n_prompts=n, **left)
 
 
 def _drawn(
@@ -173,25 +212,23 @@ def _disk(surveyed: Sequence[Surveyed], max_tokens: int, tokens: Range | None) -
     return Range(fixed + ids.p50 * PER_ID_BYTES, fixed + ids.p95 * PER_ID_BYTES)
 
 
-def _against(
-    run: RunFile,
-    surveyed: Sequence[Surveyed],
-    endpoints: Sequence[Endpoint],
-    usd: Range | None,
-    worst: float,
-    disk: Range,
-    free_bytes: int,
-) -> Iterator[str]:
-    if usd is None and worst > run.budget_usd:
+def _of_money(budget: float, left: float, usd: Range | None, worst: float, most: float) -> Iterator[str]:
+    """Why the money may not suffice; `most` is what one request may cost, which must be free when it is sent."""
+    has = f"the budget is ${budget:.2f}" + (f", of which ${left:.4f} are left" if left < budget else "")
+    if usd is None and worst > left:
         yield (
-            f"the budget is ${run.budget_usd:.2f}; nothing was measured, and at max_tokens the run would cost "
+            f"{has}; nothing was measured, and at max_tokens the run would cost "
             f"${worst:.2f}; measure with --probe N, or name an earlier run with --from FOLDER"
         )
-    if usd is not None and usd.p95 > run.budget_usd:
-        yield f"the budget is ${run.budget_usd:.2f}, and 5 runs of 100 would cost more than ${usd.p95:.2f}"
+    if usd is not None and usd.p95 > left:
+        yield f"{has}, and 5 runs of 100 would cost more than ${usd.p95:.{2 if usd.p95 >= 1 else 4}f}"
+    elif usd is not None and usd.p95 + most > left:
+        yield f"{has}; the run takes ${usd.p95:.4f}, and a request is sent only while ${most:.4f} more are free"
+
+
+def _of_disk(run: RunFile, disk: Range, free_bytes: int) -> Iterator[str]:
     if disk.p95 > free_bytes:
         yield f"the run may write {size(disk.p95)}, and {size(free_bytes)} are free at {run.out}"
-    yield from limits(run, surveyed, endpoints)
 
 
 def limits(run: RunFile, surveyed: Sequence[Surveyed], endpoints: Sequence[Endpoint]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """harness.cli_plan: the price list of a served emulator, earlier runs, and exit codes."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -8,9 +9,11 @@ from typer.testing import CliRunner, Result
 
 from harness import cli, cli_plan
 from harness.cli_plan import plan
+from harness.ticket import dump_ticket, utc_text
 from runners.progress import Stop
 from runners.runfile import load_run
 from runners.runfile_keys import DATA, RUN
+from tests.harness.test_cli_generate import fitting
 from tests.runners.run_kit import ONE, PROVIDER, data_file, run_of, run_text
 from tests.runners.sample_kit import answered, emulator
 from tests.served import Served
@@ -40,12 +43,17 @@ def test_a_plan_from_the_runs_own_ledger(tmp_path: Path) -> None:
     told = json.loads(result.stdout)
     assert (result.exit_code, told["fits"], told["against"]) == (0, True, [])
     assert app.requests == []
-    assert told["tokens"] == {"p50": 30 * 14, "p95": 30 * 14}
-    assert told["usd"]["p95"] == pytest.approx(30 * (11 * 5e-7 + 14 * 2.5e-6))
-    assert told["notes"] == ["a: 1 answers measured; 20 or more would say more of the longest"]
+    assert told["tokens"] == {"p50": 29 * 14, "p95": 29 * 14}
+    assert told["usd"]["p95"] == pytest.approx(29 * (11 * 5e-7 + 14 * 2.5e-6))
+    assert told["spent_usd"] == pytest.approx(11 * 5e-7 + 14 * 2.5e-6)
+    assert told["notes"] == [
+        "no ticket: `tokenproof generate` wants one of `tokenproof gate`, or --ungated",
+        "a: 1 answers measured; 20 or more would say more of the longest",
+    ]
     lines = plain.stdout.splitlines()
-    assert lines[1].split()[:5] == ["a", "30", "330", "1", "420"]
-    assert "tokens: p50 420, p95 420" in lines
+    assert lines[1].split()[:5] == ["a", "29", "319", "1", "406"]
+    assert "tokens: p50 406, p95 406" in lines
+    assert "already spent: $0.0000; $1.5000 are left, and this is for what is still open" in lines
     assert "price of a million tokens: $0.5 in, $2.5 out" in lines
     assert lines[-1] == "fits"
 
@@ -161,3 +169,41 @@ def earlier(folder: Path) -> Path:
         other.mkdir()
         answered(other, run_of(other, {"prompt": "number 7"})).close()
     return other
+
+
+def test_what_generate_refuses_a_plan_refuses(tmp_path: Path) -> None:
+    """An expired ticket, a reason without words, prices above max_price: told, and nothing but the price list asked."""
+    app = emulator()
+    with Served(app) as url:
+        path = written(tmp_path, url)
+        old = fitting(url, expires_at=utc_text(datetime.now(UTC) - timedelta(hours=1)))
+        (tmp_path / "t.json").write_bytes(dump_ticket(old))
+        expired, wordless = run(path, "--ticket", tmp_path / "t.json"), run(path, "--ungated", " ")
+        run_of(tmp_path, text=run_text(PROVIDER + "max_price = { completion = 2.0 }\n", ONE, base_url=f'"{url}"'))
+        dear = run(path, "--ungated", "a test")
+
+    assert ("does not fit: " in expired.stdout, "expired" in expired.stdout, expired.exit_code) == (True, True, 1)
+    assert ("--ungated needs a reason in words" in wordless.stdout, wordless.exit_code) == (True, 1)
+    assert dear.stdout.splitlines()[-1] == "does not fit"
+    assert ("a million completion tokens, above max_price $2.0" in dear.stdout, dear.exit_code) == (True, 1)
+    assert app.requests == []
+
+
+def test_a_plan_of_a_run_that_changed_or_was_judged_otherwise(tmp_path: Path) -> None:
+    """What --amend lets pass is a note; verdicts of other habits are refused until they are made anew."""
+    with Served(emulator()) as url:
+        path = written(tmp_path, url)
+        assert CliRunner().invoke(cli.app, ["generate", str(path), "--ungated", "x", "--judges", "0"]).exit_code == 0
+        done = run(path, "--json")
+        path = written(tmp_path, url, 31)
+        changed = run(path, "--json")
+        (tmp_path / "h.toml").write_text("habits = []\n")
+        other = run(path, "--json", "--habits", tmp_path / "h.toml")
+
+    told = json.loads(done.stdout)
+    assert (told["fits"], told["sets"][0]["n_prompts"], told["usd"]) == (True, 0, {"p50": 0.0, "p95": 0.0})
+    told = json.loads(changed.stdout)
+    assert (told["fits"], told["sets"][0]["n_prompts"]) == (True, 1)
+    assert "`tokenproof generate` will start with --amend only" in told["notes"]
+    (reason,) = json.loads(other.stdout)["against"]
+    assert "judged so far with other habits" in reason

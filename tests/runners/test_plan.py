@@ -13,7 +13,7 @@ from harness.emulator import Truth
 from harness.encoder import encode_prompt_text
 from runners.data_sets import Surveyed, survey
 from runners.output import write_output
-from runners.plan import Measured, Plan, Range, make_plan, size
+from runners.plan import Begun, Measured, Plan, Range, make_plan, size
 from tests.bulk_kit import text_of
 from tests.corpus import kit
 from tests.runners import sample_kit
@@ -30,7 +30,8 @@ def planned(folder: Path, measured: dict[str, list[Measured]], text: str = TWO, 
     data_file(folder, {"prompt": "x"}, name="b.jsonl")
     run = run_of(folder, text=text)
     endpoints, free = how.get("endpoints", [CHUTES]), how.get("free_bytes", 10**12)
-    return make_plan(run, how.get("surveyed", [A, B]), endpoints, measured, free, random.Random(0))
+    begun, against = how.get("begun", Begun()), how.get("against", ())
+    return make_plan(run, how.get("surveyed", [A, B]), endpoints, measured, free, random.Random(0), begun, against)
 
 
 def lengths(mean: float, n: int = 200, seed: int = 1) -> list[Measured]:
@@ -179,3 +180,47 @@ def test_disk_is_not_too_little_and_not_twice_too_much(
 def test_sizes() -> None:
     """In the unit that a person would use."""
     assert [size(n) for n in (999, 1000, 2_500_000, 3e12, 5e15)] == ["999 B", "1.0 kB", "2.5 MB", "3.0 TB", "5000.0 TB"]
+
+
+SURE = {"a": [Measured(400, 9.0)] * 50, "b": [Measured(100, 3.6)] * 50}
+
+
+def test_what_has_begun_is_not_planned_again(tmp_path: Path) -> None:
+    """Prompts that ended are not asked, and what was spent is not there any more."""
+    begun = Begun(996.0, {"a": 900, "b": 500}, {"a": 360_000, "b": 50_000})
+    plan = planned(tmp_path, SURE, begun=begun)
+
+    assert [(s.n_prompts, s.prompt_tokens) for s in plan.sets] == [(100, 5_000), (0, 0)]
+    assert plan.tokens == Range(40_000, 40_000)
+    assert plan.usd is not None
+    assert plan.usd.p95 == pytest.approx(5_000 * 1e-6 + 40_000 * 1e-5)
+    assert plan.worst_usd == pytest.approx(plan.sets[0].worst_usd)
+    assert (plan.spent_usd, plan.left_usd, plan.against) == (996.0, 4.0, ())
+    poor = planned(tmp_path, SURE, begun=replace(begun, spent_usd=999.7))
+    (said,) = poor.against
+    assert said == ("the budget is $1000.00, of which $0.3000 are left, and 5 runs of 100 would cost more than $0.4050")
+
+
+def test_the_last_request_needs_its_worst_case(tmp_path: Path) -> None:
+    """It is not sent where its price fits and its reservation does not; where nothing is open, nothing is needed."""
+    begun = Begun(999.59, {"a": 900, "b": 500})
+    (said,) = planned(tmp_path, SURE, begun=begun).against
+    assert said.startswith("the budget is $1000.00, of which $0.4100 are left; the run takes $0.4050, and a request is")
+    assert planned(tmp_path, SURE, begun=Begun(1000.0, {"a": 1000, "b": 500})).against == ()
+
+
+def test_a_target_counts_the_tokens_that_are_there(tmp_path: Path) -> None:
+    """A data set ends with its target over all parts of a run."""
+    text = TWO.replace('path = "a.jsonl"', 'path = "a.jsonl"\ntokens = 40_000')
+    some = planned(tmp_path, SURE, text, begun=Begun(0.0, {"a": 75}, {"a": 30_000}))
+    done = planned(tmp_path, SURE, text, begun=Begun(0.0, {"a": 100}, {"a": 40_000}))
+
+    assert [plan.sets[0].tokens for plan in (some, done)] == [Range(10_000, 10_000), Range(0, 0)]
+    assert done.sets[0].n_prompts == 0
+
+
+def test_a_reason_is_told_once(tmp_path: Path) -> None:
+    """Limits are found here and by whoever looked at the endpoints."""
+    small = replace(CHUTES, context_length=1000)
+    (said,) = planned(tmp_path, SURE, endpoints=[small]).against
+    assert planned(tmp_path, SURE, endpoints=[small], against=(said, "other")).against == (said, "other")
