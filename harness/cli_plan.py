@@ -180,13 +180,13 @@ async def _outlook(launch: "Launch", allow_host: list[str]) -> "Outlook":
 def measured_in(folders: Iterable[Path]) -> "dict[str, list[Measured]]":
     """The answers of earlier runs, by data set."""
     from runners.ledger import read_ledger
-    from runners.plan import MAX_MEASURED, Measured
+    from runners.plan import measured_in as measured
 
     found: dict[str, list[Measured]] = {}
     for folder in folders:
         with read_ledger(ledger_path(folder)) as ledger:
-            for name, tokens, seconds in ledger.lengths(MAX_MEASURED):
-                found.setdefault(name, []).append(Measured(tokens, seconds))
+            for name, answers in measured(ledger).items():
+                found.setdefault(name, []).extend(answers)
     return found
 
 

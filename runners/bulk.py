@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from functools import partial
 from itertools import chain, islice
+from pathlib import Path
+from shutil import disk_usage
 from typing import Any
 
 from harness.catalog import Endpoint, pinned
@@ -23,8 +25,7 @@ from runners import ledger_writes as w
 from runners.admission import endpoint_differences
 from runners.amending import layout, places
 from runners.attempts import Outside
-from runners.backoff import ENDS
-from runners.budget import NANO, Price, dearest, nano_of
+from runners.budget import Price, dearest, nano_of
 from runners.data_sets import Digest, Surveyed, prompts
 from runners.desk import Orders
 from runners.generate import Run
@@ -32,9 +33,8 @@ from runners.identity import canonical_run, changes, run_sha256
 from runners.jobs import Prompt
 from runners.judging import Judges, Recipe
 from runners.ledger import Ledger, open_ledger, read_ledger
-from runners.ledger_rows import ANSWERED
 from runners.output import LEDGER
-from runners.plan import Begun, limits
+from runners.plan import Begun, begun_of, limits, refuse_full
 from runners.progress import Stop, Watch
 from runners.recovery import refuse_dropped
 from runners.runfile import DataSet, RunFile
@@ -55,6 +55,7 @@ class Launch:
         amend: Why the run file may differ from the one that the ledger knows; None: it may not.
         probe: Prompts of each data set that are asked; None for all.
         n_judges: Processes that judge; 0: a thread.
+        free_bytes: On the disk of a folder.
     """
 
     run: RunFile
@@ -64,6 +65,7 @@ class Launch:
     amend: str | None = None
     probe: int | None = None
     n_judges: int = 1
+    free_bytes: Callable[[Path], int] = lambda folder: disk_usage(folder).free
     counting: Callable[[], AbstractContextManager[Callable[[], None]]] = lambda: nullcontext(lambda: None)
 
     @property
@@ -92,6 +94,8 @@ async def generate(
         endpoints = await admitted(launch, outside.transport)
         refuse_dropped(ledger, endpoints)
         price = dearest(endpoints)
+        if launch.probe is None:  # the few prompts of a probe need little
+            refuse_full(run, launch.surveyed, endpoints, ledger, launch.free_bytes(run.out))
         _begin(launch, ledger, reader, text, price, changed, outside.now())
         judges = Judges(launch.recipe, launch.n_judges)
         try:
@@ -179,12 +183,7 @@ async def outlook(launch: Launch, transport: Transport) -> Outlook:
     known, now = meta.get("run"), canonical_run(run, launch.surveyed)
     other = [*(changes(known, now) if known is not None else ()), *_rises(before, _told(dearest(found)))]
     notes = [*other, "`tokenproof generate` will start with --amend only"] if other else []
-    ended = {
-        name: sum(n for end, n in ends.items() if end == ANSWERED or ENDS.get(end) is False)
-        for name, ends in totals.ends.items()
-    }
-    spent = (totals.spent_nano + totals.reserved_nano) / NANO
-    return Outlook(found, Begun(spent, ended, totals.n_tokens), tuple(against), tuple(notes))
+    return Outlook(found, begun_of(totals), tuple(against), tuple(notes))
 
 
 def _above_max_price(most: Mapping[str, Any], endpoints: Sequence[Endpoint]) -> Iterator[str]:

@@ -10,8 +10,12 @@ from random import Random
 from statistics import fmean, pstdev
 
 from harness.catalog import Endpoint
+from harness.errors import SetupError
+from runners.backoff import ENDS
 from runners.budget import NANO, Price, dearest, worst_case
 from runners.data_sets import Surveyed
+from runners.ledger import Ledger, Totals
+from runners.ledger_rows import ANSWERED
 from runners.runfile import DataSet, RunFile
 
 ROUNDS = 400
@@ -132,7 +136,8 @@ def make_plan(
     hours = _range([sum(d.seconds for d in one.values()) / run.concurrency / 3600 for one in rounds])
     worst = sum(one.worst_usd for one in sets)
     tokens = _range([sum(d.tokens for d in one.values()) for one in rounds])
-    disk = _disk([told for _, told in pairs], run.max_tokens, tokens)
+    paid = max(0.0, left_usd) / float(price.completion) if price.completion else float("inf")
+    disk = _disk([told for _, told in pairs], run.max_tokens, tokens, paid)
     most = max(
         (worst_case(told.longest, run.max_tokens, price) / NANO for _, told in pairs if told.n_prompts), default=0
     )
@@ -203,12 +208,12 @@ def _range(values: Sequence[float]) -> Range | None:
     return Range(ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.95)])
 
 
-def _disk(surveyed: Sequence[Surveyed], max_tokens: int, tokens: Range | None) -> Range:
-    """Bytes of all that a run writes; without measured answers each is taken to be as long as it may be."""
+def _disk(surveyed: Sequence[Surveyed], max_tokens: int, tokens: Range | None, paid: float) -> Range:
+    """Bytes of all that a run writes; without measured answers each is as long as it may be; `paid` tokens at most."""
     n = sum(told.n_prompts for told in surveyed)
     fixed = n * PER_PROMPT_BYTES + sum(told.body_bytes for told in surveyed) * PER_BODY_BYTE
     fixed += sum(told.prompt_tokens for told in surveyed) * PER_ID_BYTES / 3  # no origins, no mask
-    ids = tokens or Range(n * max_tokens, n * max_tokens)
+    ids = tokens or Range(*[min(paid, n * max_tokens)] * 2)
     return Range(fixed + ids.p50 * PER_ID_BYTES, fixed + ids.p95 * PER_ID_BYTES)
 
 
@@ -229,6 +234,33 @@ def _of_money(budget: float, left: float, usd: Range | None, worst: float, most:
 def _of_disk(run: RunFile, disk: Range, free_bytes: int) -> Iterator[str]:
     if disk.p95 > free_bytes:
         yield f"the run may write {size(disk.p95)}, and {size(free_bytes)} are free at {run.out}"
+
+
+def refuse_full(
+    run: RunFile, surveyed: Sequence[Surveyed], endpoints: Sequence[Endpoint], ledger: Ledger, free_bytes: int
+) -> None:
+    """Where the disk is too small for what is left of a run, it does not start (SetupError)."""
+    plan = make_plan(run, surveyed, endpoints, measured_in(ledger), free_bytes, Random(0), begun_of(ledger.totals()))
+    known = "" if plan.tokens else "; nothing was measured yet: `tokenproof plan --probe N` may show that it is less"
+    for said in _of_disk(run, plan.disk_bytes, free_bytes):
+        raise SetupError(
+            f"{said}{known}; make room, or choose another `out`; the run does not start, nothing was asked"
+        )
+
+
+def measured_in(ledger: Ledger) -> dict[str, list[Measured]]:
+    """The last answers of each data set of a run."""
+    found: dict[str, list[Measured]] = {}
+    for name, tokens, seconds in ledger.lengths(MAX_MEASURED):
+        found.setdefault(name, []).append(Measured(tokens, seconds))
+    return found
+
+
+def begun_of(totals: Totals) -> Begun:
+    """What a ledger has already."""
+    done = (ANSWERED, *(end for end, again in ENDS.items() if not again))
+    ended = {name: sum(ends[end] for end in done) for name, ends in totals.ends.items()}
+    return Begun((totals.spent_nano + totals.reserved_nano) / NANO, ended, totals.n_tokens)
 
 
 def limits(run: RunFile, surveyed: Sequence[Surveyed], endpoints: Sequence[Endpoint]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """runners.bulk: a run file becomes a run, and whatever stands against it is told before the first chat request."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,30 @@ async def test_a_run_whose_providers_were_dropped_is_refused(tmp_path: Path) -> 
         assert ledger.amendments() == []
     _, host, _ = await done(launch(run))
     assert {tuple(json.loads(c.body)["provider"]["only"]) for c in host.calls if c.body} == {("siliconflow/int4",)}
+
+
+async def test_a_disk_that_is_too_small_is_refused(tmp_path: Path) -> None:
+    """In the words of `plan`, before anything is asked; a probe may run, and what was measured or is there counts."""
+    run = run_of(tmp_path, *SIX, text=run_text(max_tokens="100000"))
+    small: dict[str, Any] = {"free_bytes": lambda folder: 5_000_000}
+    host = Direct(emulator())
+
+    with pytest.raises(SetupError) as caught:
+        await done(launch(run, **small), host)
+    said = str(caught.value)
+    assert re.fullmatch(
+        r"the run may write 19\.\d MB, and 5\.0 MB are free at .*/out; nothing was measured yet: .*", said
+    )
+    assert "`tokenproof plan --probe N` may show that it is less; make room" in said
+    assert host.seen == []
+    with read_ledger(run.out / LEDGER) as ledger:
+        assert ledger.meta() == {}
+
+    await done(launch(run, probe=2, **small), host)
+    stop, host, _ = await done(launch(run, **small), host)
+    assert (stop.good, len(host.seen)) == (True, 6)
+    stop, _, _ = await done(launch(run, free_bytes=lambda folder: 0), host)
+    assert stop.good
 
 
 async def test_a_higher_price_is_refused_or_named(tmp_path: Path) -> None:
