@@ -107,9 +107,10 @@ def generate(
     with clean_ends():
         loaded = load_run(run, base_url=base_url or settings().base_url, scoreboard=scoreboard, ticket=ticket)
         to = target(loaded.base_url, settings().api_key, allow_host or ())  # a missing key is told before the survey
-        stop = run_it(launched(loaded, ungated, habits, n_judges(judges), amend), to)
+        n, allow = n_judges(judges), allow_unverified_prompt
+        stop = run_it(launched(loaded, ungated, habits, n, amend, allow_unverified_prompt=allow), to)
         if not stop.good:
-            complain(f"stopped: {said(stop)}; the same command goes on from here")
+            complain(f"stopped: {said(stop)}" + ("" if stop.lasting else "; the same command goes on from here"))
         code = 0 if stop.good else INTERRUPTED if stop.why == "interrupted" else 1
         try:
             told = write_samples(loaded.out, judging(None, None, False, habits).kit, allow_unverified_prompt)
@@ -130,7 +131,15 @@ def n_judges(typed: int | None) -> int:
     return typed if typed is not None else max(1, (os.cpu_count() or 2) - 1)
 
 
-def launched(run: Any, ungated: str | None, habits: str | None, n_judges: int, amend: str | None = None) -> "Launch":
+def launched(
+    run: Any,
+    ungated: str | None,
+    habits: str | None,
+    n_judges: int,
+    amend: str | None = None,
+    *,
+    allow_unverified_prompt: bool = False,
+) -> "Launch":
     """A run that may start, as far as that can be told without asking anyone.
 
     Raises:
@@ -146,7 +155,8 @@ def launched(run: Any, ungated: str | None, habits: str | None, n_judges: int, a
     facts, ticket = admit(run, hashes(habits_of(path)), datetime.now(UTC), ungated)
     with report.Progress(sys.stderr.isatty(), what="prompts read") as tick:
         surveyed = survey(run, encode_prompt_text, tick)
-    return Launch(run, surveyed, Recipe(habits_text(path), settings().vocab, facts), ticket, amend, n_judges=n_judges)
+    recipe = Recipe(habits_text(path), settings().vocab, facts, allow_unverified_prompt)
+    return Launch(run, surveyed, recipe, ticket, amend, n_judges=n_judges)
 
 
 def run_it(launch: "Launch", to: "Target", probe: int | None = None) -> "Stop":

@@ -222,4 +222,6 @@ def print_summary(told: dict[str, Any]) -> None:
     elif rows:
         print(*report.plain_table(HEADERS, rows), sep="\n")
     print(*map(report.printable, [*bill_lines(told["bill"]), *amended_lines(told)]), sep="\n")
+    if told["dropped_why"]:
+        print(report.printable(f"dropped {told['dropped_why']}"))
     print(f"{told['samples']:,} samples, ${told['spent_usd']:.4f} spent, {told['open']:,} prompts open")

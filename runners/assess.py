@@ -5,7 +5,7 @@ Knows nothing of how an answer came.
 
 import asyncio
 import json
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -14,13 +14,22 @@ from runners import ledger_writes as w
 from runners.bills import length_of
 from runners.commits import Commits
 from runners.desk import Desk
-from runners.judging import Answer, Judges, is_good
+from runners.judging import Answer, Judges
 from runners.ledger import Ledger
 from runners.verdicts import unpack
 
 BATCH = 64  # of answers: a message to a process costs as much as judging one
 NOBODY = "a provider that does not say its name"
 """Who gave what names nobody, where several might have."""
+
+
+SEE = "see why in rejected.parquet"
+WAYS = {
+    "unverified": "no habits are known of it: learn them from recordings with `tokenproof calibrate`, then `tokenproof "
+    "rejudge` and go on, both with --habits",
+    "prompt-unverified": "nobody tells how long its prompts are: go on with --allow-unverified-prompt if that will do",
+}
+"""Commonest finding -> what helps, beside another provider."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +54,7 @@ class Assess:
         self._desk, self._judges, self._commits = desk, judges, commits
         self._queue: deque[Came] = deque()
         self._busy: set[asyncio.Task[None]] = set()
+        self._why = Counter[str]()  # what speaks against answers, those of earlier parts included
         self.n_waiting = 0
 
     @property
@@ -61,8 +71,9 @@ class Assess:
     def begin(self, reader: Ledger) -> None:
         """What an earlier part of the run left: how its providers fared, and answers without a verdict."""
         for provider, _, packed in reader.latest_verdicts(self._desk.orders.window):
-            failed = self._desk.quality.add(provider, is_good(unpack(packed)[0]))
-            if failed and provider not in self._desk.dropped:
+            codes = self._judges.against(unpack(packed)[0])
+            self._why.update(codes)
+            if self._desk.quality.add(provider, not codes) and provider not in self._desk.dropped:
                 self._failed(provider)
         for name in self._desk.orders.targets:
             for row in reader.unbilled(reader.datasets()[name]):
@@ -79,6 +90,7 @@ class Assess:
         desk = self._desk
         name = provider if provider in asked else next(iter(asked)) if len(asked) == 1 else NOBODY
         desk.findings["no-answer"] += 1
+        self._why["no-answer"] += 1
         if desk.quality.add(name or NOBODY, False) and name not in desk.dropped:
             self._failed(name or NOBODY)
 
@@ -110,6 +122,7 @@ class Assess:
             return
         self.n_waiting -= len(batch)
         for came, judged in zip(batch, found, strict=True):
+            self._why.update(judged.findings)
             self._desk.quality.add(NOBODY, True)  # what names nobody is held against all that came
             if self._desk.judged(came.dataset, came.provider, judged, came.n_tokens):
                 self._failed(came.provider)
@@ -124,7 +137,9 @@ class Assess:
         said = f"{provider}: {quality.n_rejected(provider)} of its last {quality.n_answers(provider)} answers cannot be"
         said = f"{said} trained on" + (f" (in this run: {codes})" if codes else "")
         if provider != NOBODY and desk.drop(provider):
-            self._commits.put(w.meta(dropped=json.dumps(sorted(desk.dropped)), dropped_why=said))
-        else:
-            remedy = "see why with `tokenproof rejudge` or the rejected samples; name another provider, or raise"
-            desk.stop("quality", f"{said}; {remedy} max_rejected in [quality] with --amend")
+            desk.dropped_why = "; ".join(filter(None, (desk.dropped_why, said)))
+            self._commits.put(w.meta(dropped=json.dumps(sorted(desk.dropped)), dropped_why=desk.dropped_why))
+            return
+        top = next((code for code, _ in self._why.most_common(1)), "")
+        remedy = "name another provider, or raise max_rejected in [quality] with --amend"
+        desk.stop("quality", f"{said}; {WAYS.get(top, SEE)}; {remedy}")

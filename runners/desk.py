@@ -84,7 +84,7 @@ class Desk:
         self.pace = Pace(orders.concurrency)
         self.quality = Quality(orders.max_rejected, orders.window)
         self.endpoints = tuple(e for e in orders.endpoints if e.provider_name not in dropped)
-        self.dropped = dropped
+        self.dropped, self.dropped_why = dropped, ""
         self.block = _block(orders.block, self.endpoints if dropped else None)
         names = dict.fromkeys((*orders.datasets, *totals.ends))  # those that a run file no longer has count too
         self.sets = {name: _set_state(name, totals) for name in names}
@@ -198,6 +198,8 @@ class Desk:
             n_requests=self.n_requests,
             failures=dict(self.failures),
             findings=dict(self.findings),
+            dropped_why=self.dropped_why,
+            settling=self.settling,
             providers=providers,
             stop=self.stopped,
         )

@@ -61,6 +61,7 @@ class Run:
         self._reader, self._outside, self._watch = reader, outside, watch
         self._owed = recover(ledger, outside.now())
         self.desk = Desk(orders, ledger.totals(), dropped(ledger), outside.clock)
+        self.desk.dropped_why = ledger.meta().get("dropped_why", "")
         self.commits = Commits(ledger, outside.clock)
         self._assess = Assess(self.desk, judges, self.commits)
         first, blocks = ledger.numbers("attempt") + 1, cache(partial(ledger.named, "block"))
@@ -139,7 +140,8 @@ class Run:
                     await self._pause(LONGEST_WAIT_S)
                 else:
                     left, cap = desk.purse.left / NANO, desk.purse.cap / NANO
-                    desk.stop("budget", f"{left:.4f} of {cap:.2f} USD are left: less than the next prompt can cost")
+                    text = f"{left:.4f} of {cap:.2f} USD are left: less than the next prompt can cost"
+                    desk.stop("budget", f"{text}; raise budget_usd, with --amend")
 
     def _closed_s(self) -> float:
         """For how long nothing may be sent, as far as one can tell; 0 where something may."""

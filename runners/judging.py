@@ -36,11 +36,13 @@ class Recipe:
         habits: Text of the habits file.
         vocab: As `encoder.load_vocab` takes it.
         facts: What each verdict is packed with.
+        allow_unverified_prompt: Whether an answer goes into training whose prompt nobody verified.
     """
 
     habits: str
     vocab: str | None
     facts: Facts
+    allow_unverified_prompt: bool = False
 
     def kit(self) -> Kit:
         """Load and check everything."""
@@ -62,7 +64,7 @@ class Judged:
     """A verdict in short, and packed.
 
     Attributes:
-        good: Whether the answer goes into training as it is: accepted, and its prompt not contradicted.
+        good: Whether the answer goes into training as it is: accepted, and its prompt verified or not needed to be.
         findings: Codes of what speaks against it.
     """
 
@@ -73,7 +75,7 @@ class Judged:
     packed: bytes
 
 
-def judged(answer: Answer, kit: Kit, facts: Facts) -> Judged:
+def judged(answer: Answer, kit: Kit, facts: Facts, allow_unverified_prompt: bool = False) -> Judged:
     """The verdict on one answer; a bug of ours is a rejection that says so, never the end of a run.
 
     Raises:
@@ -88,19 +90,20 @@ def judged(answer: Answer, kit: Kit, facts: Facts) -> Judged:
         said = f"{type(error).__name__}: {error!s:.200} ({Path(where.filename).name}:{where.lineno})"
         text = f"a bug of tokenproof, please report it with this answer: {said}"
         verdict = Verdict("rejected", findings=(Finding("judge-failed", "judge", text),))
-    return brief(verdict, facts)
+    return brief(verdict, facts, allow_unverified_prompt)
 
 
-def brief(verdict: Verdict, facts: Facts) -> Judged:
+def brief(verdict: Verdict, facts: Facts, allow_unverified_prompt: bool = False) -> Judged:
     """A verdict in short, and packed."""
-    good = is_good(verdict)
-    against = tuple(f.code for f in verdict.findings if f.fatal or f.code == "prompt-mismatch") or (verdict.name,)
-    return Judged(verdict.name, good, len(verdict.ids.ids), () if good else against, pack(verdict, facts))
+    codes = against(verdict, allow_unverified_prompt)
+    return Judged(verdict.name, not codes, len(verdict.ids.ids), codes, pack(verdict, facts))
 
 
-def is_good(verdict: Verdict) -> bool:
-    """Whether an answer goes into training as it is."""
-    return verdict.accepted and verdict.prompt != "contradicted"
+def against(verdict: Verdict, allow_unverified_prompt: bool = False) -> tuple[str, ...]:
+    """Codes of why an answer does not go into training, as `samples.take` leaves it out; () where it does."""
+    if verdict.accepted and verdict.prompt != "contradicted":
+        return () if allow_unverified_prompt or verdict.prompt == "verified" else ("prompt-unverified",)
+    return tuple(f.code for f in verdict.findings if f.fatal or f.code == "prompt-mismatch") or (verdict.name,)
 
 
 class Judges:
@@ -122,6 +125,10 @@ class Judges:
         else:
             self._pool = ThreadPoolExecutor(1, "judge")
         self._recipe = recipe
+
+    def against(self, verdict: Verdict) -> tuple[str, ...]:
+        """As the findings that they give."""
+        return against(verdict, self._recipe.allow_unverified_prompt)
 
     async def judge(self, batch: Sequence[Answer]) -> list[Judged]:
         """Verdicts in the order of the batch."""
@@ -174,7 +181,7 @@ def _kit(recipe: Recipe) -> Kit:
 
 
 def _judged_by(recipe: Recipe, batch: Sequence[Answer]) -> list[Judged]:
-    return [judged(answer, _kit(recipe), recipe.facts) for answer in batch]
+    return [judged(answer, _kit(recipe), recipe.facts, recipe.allow_unverified_prompt) for answer in batch]
 
 
 def _judged_here(batch: Sequence[Answer]) -> list[Judged]:

@@ -88,6 +88,8 @@ def line(first: Progress, now: Progress, planned: Mapping[str, Planned]) -> str:
     """One moment on one line."""
     told = figures(first, now, planned)
     n_ended, n_all = sum(map(_n_ended, now.sets.values())), sum(p.n_prompts for p in planned.values())
+    n_bad = sum(one.n_rejected for one in now.providers.values())
+    gone = {name: p.n_rejected for name, p in now.providers.items() if p.dropped}
     parts = [
         f"{n_ended:,} of {n_all:,} prompts",
         money(now, told),
@@ -95,7 +97,9 @@ def line(first: Progress, now: Progress, planned: Mapping[str, Planned]) -> str:
         counts("verdicts", _verdicts(now)),
         counts("findings", now.findings),
         counts("failures", now.failures),
-        counts("dropped", {name: p.n_rejected for name, p in now.providers.items() if p.dropped}),
+        f"{n_bad:,} answers left out of the samples" if n_bad else "",
+        f"dropped {now.dropped_why}" if now.dropped_why else counts("dropped", gone),
+        f"{now.settling:,} costs asked for" if now.settling else "",
         f"held for {now.held_s:.0f} s" if now.held_s > 0 else "",
         f"stop: {said(now.stop)}" if now.stop else "",
     ]
@@ -155,7 +159,7 @@ class LogView:
 
     def __call__(self, now: Progress) -> None:
         """Take one moment."""
-        stage = 0 if now.stop is None else 2 if now.in_flight == now.unjudged == 0 else 1
+        stage = 0 if now.stop is None else 2 if now.in_flight == now.unjudged == now.settling == 0 else 1
         new = self._first is None or stage > self._stage
         self._first, self._stage = self._first or now, stage
         if new or now.at_s - self._told_s >= LOG_EVERY_S:

@@ -54,7 +54,9 @@ def write_output(
     told = summary.as_json(
         run_sha256=meta.get("run_sha256"),
         ticket_id=meta.get("ticket_id") or None,
-        ungated=meta.get("ungated") or None,
+        ungated="; ".join(sorted({*filter(None, [meta.get("ungated")]), *summary.ungated})) or None,
+        dropped=json.loads(meta.get("dropped", "[]")),
+        dropped_why=meta.get("dropped_why"),
         amendments=[{"at": at, "run_sha256": sha, "reason": why} for at, sha, why in ledger.amendments()],
         allow_unverified_prompt=allow_unverified_prompt,
         files={name: _file(out / name) for name in FILES},

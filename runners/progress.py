@@ -25,6 +25,11 @@ class Stop:
         """Whether everything that was asked for is there."""
         return self.why == "done"
 
+    @property
+    def lasting(self) -> bool:
+        """Whether the same command, run again, would stop at once: something has to change first."""
+        return self.why in ("budget", "quality", "price-list")
+
 
 @dataclass(frozen=True, slots=True)
 class SetProgress:
@@ -67,7 +72,9 @@ class Progress:
         waiting: Prompts that wait to be tried again; unjudged: answers that wait for the judge.
         held_s: Seconds until anything is sent again, 0 where nothing holds the run.
         n_requests: Sent in this run; failures: of these, by the kind of `backoff.KINDS`.
-        findings: Codes of fatal findings in this run and how often.
+        findings: Codes of what speaks against answers of this run and how often.
+        dropped_why: Of providers that were dropped, in this run or before; "" where none was.
+        settling: Answers and failures whose cost is being asked for.
         stop: Why the run ends, None while it goes on.
     """
 
@@ -87,6 +94,8 @@ class Progress:
     findings: Mapping[str, int] = field(default_factory=dict)
     providers: Mapping[str, ProviderProgress] = field(default_factory=dict)
     stop: Stop | None = None
+    dropped_why: str = ""
+    settling: int = 0
 
 
 Watch = Callable[[Progress], None]

@@ -115,6 +115,7 @@ class Summary:
     Attributes:
         asked: What the run asks of each data set, {} where nobody knows: then only what was tried can be open.
         no_longer: Prompts that its data sets do not have any more.
+        ungated: Reasons for which samples were asked for without a ticket.
         as_before: Prompts that were answered before they were to be asked with another max_tokens or other sampling.
     """
 
@@ -124,6 +125,7 @@ class Summary:
     cost_nano: int = 0
     no_longer: Named = field(default_factory=Named)
     as_before: Named = field(default_factory=Named)
+    ungated: set[str] = field(default_factory=set)
     _sets: dict[str, Counter[str]] = field(default_factory=dict)
 
     def add(self, taken: Taken) -> None:
@@ -137,6 +139,8 @@ class Summary:
             self.no_longer.add(row)
         else:
             counted.update({"ended": row.end is not None, "open": row.end is None, "tokens": billed or 0})
+        if taken.left_out is None and (reason := taken.facts["ungated"]):
+            self.ungated.add(reason)
         if row.asked == OTHERWISE:
             self.as_before.add(row)
         provider = (verdict.provider if verdict else None) or row.provider or "-"

@@ -197,11 +197,12 @@ async def run(
     asked: Iterable[Prompt],
     what: Orders | None = None,
     *,
+    recipe: Recipe = RECIPE,
     during: Callable[[Run], Awaitable[None]] | None = None,
     **how: Any,
 ) -> Ran:
     """One run in a folder, until it stops; `during` goes on beside it."""
-    judges, seen = Judges(RECIPE, 0), list[Progress]()
+    judges, seen = Judges(recipe, 0), list[Progress]()
     with open_ledger(ledger_path(folder)) as ledger, read_ledger(ledger_path(folder)) as reader:
         made = Run(what or orders(), ledger, reader, iter(asked), judges, outside(transport, **how), seen.append)
         beside = asyncio.create_task(during(made)) if during else None

@@ -5,6 +5,7 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from runners.backoff import KINDS, wait_s
 from runners.budget import NANO, Price
 from runners.generate import Run
 from runners.ledger import open_ledger, read_ledger
-from tests.bulk_kit import ENDPOINT, PRICE, Direct, Ran, host, ledger_path, orders, prompt, prompts, run
+from tests.bulk_kit import ENDPOINT, PRICE, RECIPE, Direct, Ran, host, ledger_path, orders, prompt, prompts, run
 
 
 async def test_a_run_answers_everything(tmp_path: Path) -> None:
@@ -262,8 +263,47 @@ async def test_a_provider_that_fails_is_dropped_where_others_may_answer(tmp_path
     assert {row.provider for row in ran.rows} == {"Chutes", "AtlasCloud"}
     assert ran.progress.providers["Chutes"].dropped
     transport = Spoiling(host())
-    await run(tmp_path, transport, prompts(101), both)
+    later = await run(tmp_path, transport, prompts(101), both)
+    assert later.progress.dropped_why == ran.progress.dropped_why
+    assert later.progress.dropped_why.startswith("Chutes: 2 of its last 2 answers cannot be trained on")
     assert [json.loads(call.body)["provider"] for call in transport.calls] == [{"only": ["atlas-cloud/int4"]}]
+
+
+class Uncounted(Direct):
+    """Does not say how long prompts were."""
+
+    async def send(self, call: Call) -> Reply:
+        """As the host, without prompt_tokens."""
+        reply = await super().send(call)
+        body = json.loads(reply.body)
+        if "usage" in body:
+            del body["usage"]["prompt_tokens"], body["usage"]["total_tokens"]
+        return Reply(reply.status, reply.headers, json.dumps(body).encode())
+
+
+async def test_answers_that_samples_leave_out_pause_the_run(tmp_path: Path) -> None:
+    """Prompts that nobody verified make no samples, so that they are not good either, unless they were allowed."""
+    what, transport = orders(window=40, concurrency=2), Uncounted(host())
+    ran = await run(tmp_path, transport, prompts(300), what)
+
+    assert ran.stop.why == "quality"
+    assert "Chutes: 3 of its last 3 answers cannot be trained on (in this run: prompt-unverified 3)" in ran.stop.text
+    assert "go on with --allow-unverified-prompt" in ran.stop.text
+    assert len(transport.seen) < 100
+    again = await run(tmp_path, transport, prompts(40), what)
+    assert (again.stop.why, "--allow-unverified-prompt" in again.stop.text) == ("quality", True)
+    allowed = await run(tmp_path, transport, prompts(40), what, recipe=replace(RECIPE, allow_unverified_prompt=True))
+    assert (allowed.stop.why, allowed.ends()["answered"]) == ("done", max(40, len(again.rows)))
+
+
+async def test_a_host_without_habits_is_told_of_calibrate(tmp_path: Path) -> None:
+    """Its answers are unverified, in the first part of a run and in the next."""
+    recipe, what = replace(RECIPE, habits="habits = []\n"), orders(window=40, concurrency=2)
+    for _ in range(2):
+        ran = await run(tmp_path, Direct(host()), prompts(300), what, recipe=recipe)
+        assert (ran.stop.why, ran.stop.lasting) == ("quality", True)
+        assert "learn them from recordings with `tokenproof calibrate`, then `tokenproof rejudge`" in ran.stop.text
+        assert "--habits" in ran.stop.text
 
 
 class Unreadable(Direct):

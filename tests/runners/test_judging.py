@@ -70,8 +70,13 @@ async def test_a_process_that_dies_is_told() -> None:
 
 
 def test_what_is_good() -> None:
-    """Accepted, with a prompt that is not contradicted; everything else says what speaks against it."""
-    assert brief(Verdict("exact", ids=Ids([1], b"\0")), FACTS).good
+    """Accepted, with a prompt that is verified or need not be; everything else says what speaks against it."""
+    assert brief(Verdict("exact", ids=Ids([1], b"\0"), prompt="verified"), FACTS).good
+    unsure = Verdict("exact", ids=Ids([1], b"\0"), prompt="unverified")
+    assert brief(unsure, FACTS).findings == ("prompt-unverified",)
+    assert (brief(unsure, FACTS, True).good, brief(unsure, FACTS, True).findings) == (True, ())
+    assert not brief(Verdict("unverified"), FACTS, True).good
+    assert not brief(Verdict("exact", prompt="contradicted"), FACTS, True).good
     contradicted = brief(Verdict("exact", ids=Ids([1], b"\0"), prompt="contradicted"), FACTS)
     assert (contradicted.good, contradicted.n_ids) == (False, 1)
     assert brief(Verdict("unverified"), FACTS).findings == ("unverified",)

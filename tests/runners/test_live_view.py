@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from runners.budget import NANO
 from runners.live_view import Figures, LiveView, LogView, Planned, duration, figures, line
 from runners.progress import Progress, ProviderProgress, SetProgress, Stop
 
@@ -64,8 +65,10 @@ def test_a_line_tells_all() -> None:
     assert line(moment(), now, PLANNED) == (
         "20 of 1,100 prompts; $0.1000 of $3.00 ($0.0200 held, forecast $5.50); 8 of 16 in flight, 4 wait, "
         "200 tokens/s, 2.0 answers/s, 9 min left; verdicts verified 20; findings lost-text 7, bill-mismatch 3; "
-        "failures 429 2; dropped Chutes 20; held for 2 s"
+        "failures 429 2; 20 answers left out of the samples; dropped Chutes 20; held for 2 s"
     )
+    before = replace(now, providers={}, dropped_why="Chutes: 9 of its last 9 answers")
+    assert "; dropped Chutes: 9 of its last 9 answers; " in line(moment(), before, PLANNED)
     ended = line(moment(), replace(now, stop=stop), PLANNED)
     assert ended.endswith("held for 2 s; stop: quality: every provider was dropped")
     assert "forecast" not in ended
@@ -133,3 +136,17 @@ def test_the_terminal_shows_every_part() -> None:
 def test_durations(seconds: float, said: str) -> None:
     """In the unit that a person would use."""
     assert duration(seconds) == said
+
+
+def test_the_last_line_has_every_cost() -> None:
+    """While costs are asked for the log says so, and its last line comes when they are known."""
+    lines: list[str] = []
+    view, stop = LogView(PLANNED, lines.append), Stop("done", "")
+    for n in (12, 3, 0):
+        view(replace(moment(1.0, a=20, stop=stop), in_flight=0, settling=n, spent_nano=(12 - n) * NANO))
+
+    assert len(lines) == 2
+    assert "$0.0000 of $3.00" in lines[0]
+    assert lines[0].endswith("; 12 costs asked for; stop: done")
+    assert "$12.0000 of $3.00" in lines[1]
+    assert "asked for" not in lines[1]

@@ -2,12 +2,15 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from runners import ledger_writes as w
 from runners.output import SUMMARY, write_output
 from runners.samples import FILES
 from tests.corpus import kit
+from tests.runners.run_kit import run_of
+from tests.runners.sample_kit import FACTS, answered
 from tests.runners.test_samples import mixed
 
 
@@ -36,3 +39,18 @@ def test_twice_is_once(tmp_path: Path) -> None:
             written.append({name: (tmp_path / name).read_bytes() for name in (*FILES, SUMMARY)})
 
     assert written[0] == written[1]
+
+
+def test_reasons_and_dropped_providers_of_earlier_parts_stay(tmp_path: Path) -> None:
+    """A last part with a ticket hides neither that samples were asked for without one, nor who was dropped and why."""
+    ledger = answered(tmp_path, run_of(tmp_path), facts=replace(FACTS, ticket_id=None, ungated="a trial"))
+    with ledger:
+        assert write_output(ledger, kit(), tmp_path)["dropped_why"] is None
+        ledger.commit([w.meta(ticket_id="t" * 64, ungated="", dropped='["Chutes"]', dropped_why="Chutes: 3 of 3")])
+        told = write_output(ledger, kit(), tmp_path)
+        ledger.commit([w.meta(ticket_id="", ungated="more")])
+        both = write_output(ledger, kit(), tmp_path)
+
+    assert (told["ticket_id"], told["ungated"]) == ("t" * 64, "a trial")
+    assert (told["dropped"], told["dropped_why"]) == (["Chutes"], "Chutes: 3 of 3")
+    assert both["ungated"] == "a trial; more"
