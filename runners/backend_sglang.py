@@ -17,7 +17,7 @@ from harness.errors import ProviderError, SetupError
 from runners.engine_http import Server
 from runners.engines import Json, Told, identify, server_info
 from runners.model_folder import read_model_folder, weights_sha256
-from runners.sglang_layers import layer_ids_for, layers_taken, style_of
+from runners.sglang_layers import depth_told, layer_ids_for, layers_taken, style_of
 from runners.states import Facts, States, choose_layers
 from runners.tensors import Tensor, matrix
 
@@ -92,6 +92,7 @@ class SGLangBackend:
         for role in told:
             _check_flags(self._servers[role].url, role, info[role])
         _check_same(told, info)
+        depth = {role: depth_told(self._servers[role].url, info[role], about) for role in info}
         ids = _layer_ids(info["aux"], how.aux_layer_ids)
         _check_layers(about.architecture, ids, aux, n_layers)
         self._chunks = {role: info[role].get("chunked_prefill_size") for role in info}
@@ -111,7 +112,7 @@ class SGLangBackend:
             dtype=how.dtype,
             aux_layers=aux,
             last_norm="post",
-            told=_noted(about.architecture, ids, told),
+            told=_noted(about.architecture, ids, told) | {"n_layers": depth},
         )
 
     @property

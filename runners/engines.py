@@ -120,7 +120,7 @@ ENGINES: Mapping[str, Engine] = {
         id_fields={"return_input_ids_in_sglext": True, "return_output_ids_in_sglext": True},
         echo=_sglang_echo,
         read_echo=lambda body: [entry[1] for entry in body["meta_info"]["input_token_logprobs"]],
-        info=("/get_server_info", "/server_info"),
+        info=("/get_server_info", "/server_info", "/get_model_info", "/model_info"),
     ),
     "vllm": Engine(
         title="vLLM",

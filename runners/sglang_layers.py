@@ -7,8 +7,12 @@ gave the output of 2, 4 and 6 layers; for DeepSeek-V2 style models, of which K2.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from harness.errors import SetupError
+from harness.errors import HarnessError, SetupError
+from harness.response import loads
+from runners.model_folder import ModelFolder, read_model_folder
 from runners.states import eagle3_layers
 
 Ids = tuple[int, ...]
@@ -76,3 +80,50 @@ def layer_ids_for(style: Style, layers: Ids, n_layers: int) -> str:
         if style.taken(ids) == layers:
             return f"--return-aux-hidden-state-layer-ids {' '.join(map(str, ids))}"
     raise SetupError(f"no ids make SGLang give layers {layers} of a model of the style {style.text}")
+
+
+DEPTH = ("num_hidden_layers", "hidden_size", "vocab_size")
+UNTOLD = "not told by the server: taken from --model's config.json"
+
+
+def depth_told(url: str, info: Mapping[str, Any], about: ModelFolder) -> str:
+    """Hold the served model against --model's configuration; gives how its number of layers is known.
+
+    A server tells it seldom: in an override of the configuration, or by its model_path, where that is a folder here.
+
+    Raises:
+        SetupError: The server serves a model of another architecture or size.
+    """
+    served, how = {**info, **_overrides(info)}, "told by the server"
+    if "num_hidden_layers" not in served:
+        config = _config_at(info.get("model_path"))
+        served, how = {**config, **served}, "of config.json in the served model_path" if config else UNTOLD
+    for key in DEPTH:
+        if type(served.get(key)) is int and served[key] != about.number(key):
+            raise SetupError(
+                f"{url} serves a model whose {key} is {served[key]}, --model {about.path} has {about.number(key)}; "
+                "give the folder of the model that is served"
+            )
+    kinds = info.get("architectures")
+    if isinstance(kinds, list) and kinds and about.architecture not in kinds:
+        raise SetupError(f"{url} serves {kinds[0]!r:.80}, --model {about.path} is a {about.architecture}")
+    return how
+
+
+def _overrides(info: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What `--json-model-override-args` put in the place of values of the configuration."""
+    text = info.get("json_model_override_args")
+    try:
+        value = loads(text.encode()) if isinstance(text, str) else {}
+    except HarnessError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _config_at(path: Any) -> Mapping[str, Any]:
+    """The configuration in a folder of this machine, by the absolute path that a server named; {} for none."""
+    try:
+        here = isinstance(path, str) and Path(path).is_absolute()
+        return read_model_folder(path).config if here else {}
+    except (SetupError, ValueError):
+        return {}

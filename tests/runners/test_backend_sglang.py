@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from harness.errors import ProviderError, SetupError
-from tests.runners.hidden_standin import ALL_IDS, FLAGS, TRAPS, Trap, read_alone, recorded, servers
+from tests.runners.hidden_standin import ALL_IDS, CONFIG, FLAGS, TRAPS, Trap, read_alone, recorded, servers
 
 IDS = array("q", ALL_IDS)
 
@@ -149,6 +149,36 @@ def test_a_server_that_was_not_started_as_it_must_be_is_refused(
         with pytest.raises(SetupError, match=said):
             pair.opened(tmp_path)
         assert pair.last.n_asked("/generate") + pair.aux.n_asked("/generate") == 0
+
+
+@pytest.mark.parametrize(
+    ("tells", "said"),
+    [
+        ({"num_hidden_layers": 10}, "num_hidden_layers is 10, --model .* has 8"),
+        ({"json_model_override_args": '{"num_hidden_layers": 4}'}, "num_hidden_layers is 4, --model .* has 8"),
+        ({"hidden_size": 128}, "hidden_size is 128"),
+        ({"architectures": ["Qwen3ForCausalLM"]}, "serves 'Qwen3ForCausalLM', --model .* is a LlamaForCausalLM"),
+        ("folder", "num_hidden_layers is 10, --model .* has 8"),
+    ],
+)
+@pytest.mark.parametrize("role", ["last", "aux"])
+def test_a_served_model_of_another_size_is_refused(tmp_path: Path, role: str, tells: Any, said: str) -> None:
+    """By what it tells, or by the configuration in the folder that it serves, where that is here."""
+    served = tmp_path / "served"
+    served.mkdir()
+    (served / "config.json").write_text(json.dumps({**CONFIG, "num_hidden_layers": 10}))
+    flags: Any = {role: tells}
+    if tells == "folder":
+        flags = {one: {"model_path": str(served)} for one in ("last", "aux")}
+    with servers(flags=flags) as pair, pytest.raises(SetupError, match=said):
+        pair.opened(tmp_path)
+
+
+def test_how_the_number_of_layers_is_known_is_noted(tmp_path: Path) -> None:
+    """Told by a server, or not: the manifest says which."""
+    with servers(flags={"aux": {"num_hidden_layers": 8}}) as pair:
+        told = pair.opened(tmp_path).facts.told["n_layers"]
+    assert told == {"last": "not told by the server: taken from --model's config.json", "aux": "told by the server"}
 
 
 def test_a_chunk_shorter_than_the_prompt_is_refused(tmp_path: Path) -> None:
