@@ -4,13 +4,14 @@ Part of the command. The work is in `runners`, imported inside the functions: no
 """
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from harness.errors import SetupError
 
 if TYPE_CHECKING:
-    from runners.states import Backend, LastNorm
+    from runners.states import Backend, Facts, LastNorm
 
 
 LAST_NORM = {"native": "post", "specforge": "post", "speculators": "pre"}
@@ -54,12 +55,61 @@ class Typed:
     as_json: bool
 
 
+def last_norm(typed: Typed) -> "LastNorm":
+    """Which last state is asked for: what was typed, or what the layout needs; a server gives one alone."""
+    norm = "post" if typed.backend == "sglang" else typed.last_norm or LAST_NORM[typed.layout]
+    return cast("LastNorm", norm)
+
+
+def demand_extra(backend: str, layout: str) -> None:
+    """The libraries that this run needs, before anything of it is imported.
+
+    Raises:
+        SetupError: One is not installed; says what to install.
+    """
+    needed = ["torch", "safetensors"]
+    needed += ["transformers"] if backend == "transformers" else []
+    needed += ["datasets"] if layout == "speculators" else []
+    if missing := [name for name in needed if find_spec(name) is None]:
+        raise SetupError(
+            f"tokenproof extract needs {', '.join(missing)}, which the extra `extract` brings: "
+            "pip install 'tokenproof[extract]', in a checkout pip install -e '.[extract]'"
+        )
+
+
+def demand_call(typed: Typed) -> None:
+    """What contradicts itself in the options.
+
+    Raises:
+        SetupError: Something does.
+    """
+    if typed.min_agreement is not None and not typed.agreement:
+        raise SetupError("--min-agreement and --no-agreement contradict each other")
+    if typed.spot_check and typed.layout != "native":
+        raise SetupError(f"--spot-check reads native shards, not --layout {typed.layout}; leave one of them out")
+    if typed.spot_check and typed.ray:
+        raise SetupError("--spot-check computes on this machine; leave --ray out to check what a cluster wrote")
+    if typed.backend != "sglang":
+        return
+    if not typed.last_url or not typed.aux_url:
+        raise SetupError("--backend sglang needs two running servers: --last-url and --aux-url")
+    if typed.last_norm == "pre":
+        raise SetupError("--last-norm pre: SGLang gives the last state after the final norm, which cannot be undone")
+
+
+def facts_typed(typed: Typed) -> "Facts":
+    """What is known of the back end before there is one; see `preflight.facts_before`."""
+    from runners.preflight import facts_before
+
+    return facts_before(typed.model, typed.backend, typed.layers, typed.dtype, last_norm(typed), typed.revision)
+
+
 def _transformers(typed: Typed) -> "Backend":
     from runners.backend_transformers import Loading, TransformersBackend
 
     how = Loading(
         typed.layers,
-        cast("LastNorm", typed.last_norm or LAST_NORM[typed.layout]),
+        last_norm(typed),
         typed.dtype,
         typed.device,
         typed.device_map,
@@ -73,13 +123,9 @@ def _transformers(typed: Typed) -> "Backend":
 def _sglang(typed: Typed) -> "Backend":
     from runners.backend_sglang import Asking, SGLangBackend
 
-    if not typed.last_url or not typed.aux_url:
-        raise SetupError("--backend sglang needs two running servers: --last-url and --aux-url")
-    if typed.last_norm == "pre":
-        raise SetupError("--last-norm pre: SGLang gives the last state after the final norm, which cannot be undone")
     how = Asking(
-        typed.last_url,
-        typed.aux_url,
+        typed.last_url or "",
+        typed.aux_url or "",
         typed.layers,
         typed.aux_layer_ids,
         typed.dtype,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from harness import report
-from harness.cli_backends import BACKENDS, Typed
+from harness.cli_backends import BACKENDS, Typed, demand_call, demand_extra, facts_typed
 from harness.cli_base import RayOption, clean_ends, complain
 from harness.cli_proving import (
     Agreeing,
@@ -162,12 +162,10 @@ def extract(
             if (value := getattr(typed, option)) not in choices:
                 name, known = option.replace("_", "-"), ", ".join(filter(None, choices))
                 raise SetupError(f"--{name} {value!r} is none of {known}")
-        if spot_check and layout != "native":
-            raise SetupError(f"--spot-check reads native shards, not --layout {layout}; leave one of them out")
-        if spot_check and ray:
-            raise SetupError("--spot-check computes on this machine; leave --ray out to check what a cluster wrote")
+        demand_extra(backend, layout)
+        demand_call(typed)
         if plan:
-            raise typer.Exit(print_plan(_job(typed), model, layers, dtype, rate, as_json))
+            raise typer.Exit(print_plan(_job(typed), facts_typed(typed), rate, as_json))
         try:
             done = _extracted(typed)
         except SetupError:
@@ -195,12 +193,14 @@ def _job(typed: Typed) -> "Job":
 
 def _extracted(typed: Typed) -> Done:
     from runners.extract_job import run_job
+    from runners.preflight import refuse_early
     from runners.spot_check import SpotChecked, spot_check
 
     agreeing = Agreeing()
     if typed.ray:
         with _progress(agreeing) as start:
             return Done(_on_cluster(typed, start), agreeing, SpotChecked())
+    refuse_early(_job(typed), facts_typed(typed))
     with closing(BACKENDS[typed.backend](typed)) as backend:
         examiner = examiner_typed(typed, backend)
         with _progress(agreeing) as start:

@@ -6,14 +6,12 @@ Part of the command: it may print. The work is in `runners`, imported inside the
 import json
 from collections.abc import Sequence
 from math import inf, isfinite
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from harness import report
 from harness.cli_backends import Typed
-from harness.errors import SetupError
 
 if TYPE_CHECKING:
     from runners.examining import Examiner
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from runners.manifests import Manifest
     from runners.proof import Spot
     from runners.spot_check import SpotChecked
-    from runners.states import Backend
+    from runners.states import Backend, Facts
 
 AgreementOption = Annotated[
     bool, typer.Option("--agreement/--no-agreement", help="Hold the ids against the model's own argmax, by lm_head.")
@@ -53,8 +51,6 @@ def examiner_typed(typed: Typed, backend: "Backend") -> "Examiner":
     if typed.agreement:
         device = getattr(backend, "device", typed.device)
         return examiner(typed.model, backend.facts, typed.min_agreement, device)
-    if typed.min_agreement is not None:
-        raise SetupError("--min-agreement and --no-agreement contradict each other")
     return Examiner()
 
 
@@ -111,11 +107,11 @@ def print_spots(spots: "Sequence[Spot]", dtype: str) -> None:
             print(report.printable(f"  {spot.id}: {spot.where} is {spot.worst:.2g} off, {spot.over:.1%} of its rows"))
 
 
-def print_plan(job: "Job", model: Path, layers: str, dtype: str, rate: float | None, as_json: bool) -> int:
+def print_plan(job: "Job", facts: "Facts", rate: float | None, as_json: bool) -> int:
     """The plan; gives the exit code: 1 where the disk does not hold it."""
-    from runners.extract_job import plan_job
+    from runners.preflight import plan_job
 
-    plan = plan_job(job, model, layers, dtype, rate)
+    plan = plan_job(job, facts, rate)
     told, free = plan.survey, plan.free_bytes
     if as_json:
         counts = {"samples": told.samples, "tokens": told.tokens, "done": told.done, "over_long": told.over_long}

@@ -4,7 +4,6 @@ The order of it all; the parts are in `extract`, `shards` and the back ends.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,14 @@ from runners.contents import Contents, named, way_out, write_contents
 from runners.examining import Examiner
 from runners.extract import Limits, OverLong, Summary, extract
 from runners.extract_plan import ExtractPlan, Survey, demand_room, free_bytes, state_bytes, survey
-from runners.manifests import Manifest, read_manifest, run_block
-from runners.model_folder import file_sha256, read_model_folder
+from runners.manifests import Manifest, run_block
+from runners.model_folder import file_sha256
 from runners.out_folder import locked
 from runners.sample_rows import read_samples
-from runners.shards import About, manifests, sample_bytes, set_apart
+from runners.shards import About, sample_bytes, set_apart
 from runners.standing import Done, done_of, outdated, outdated_text, pair, standing, vanished_text
 from runners.state_layouts import check_layout, data_set_of, refuse_foreign, sink_for
-from runners.states import Backend, Facts, choose_layers
+from runners.states import Backend, Facts
 
 WITHOUT_HEAD = Examiner()
 
@@ -51,39 +50,9 @@ def limits_of(job: Job, facts: Facts) -> Limits:
         SetupError: --max-length is more than the model's positions.
     """
     size = state_bytes(len(facts.aux_layers), facts.hidden_size, facts.dtype)
-    return _limits(job, facts.model, facts.max_length, size)
-
-
-def _limits(job: Job, model: str, max_length: int | None, size: int) -> Limits:
-    if job.max_length and max_length and job.max_length > max_length:
-        raise SetupError(f"--max-length {job.max_length}: {model} is made for {max_length} positions")
-    return Limits(job.max_length or max_length, job.over_long, job.shard_bytes, sample_bytes(1, size))
-
-
-def plan_job(job: Job, folder: Path, layers: str, dtype: str, tokens_per_s: float | None) -> ExtractPlan:
-    """What the job will take, from the model's configuration alone; shards that stand there are believed unread.
-
-    Raises:
-        SetupError: No such model, layers or samples.
-    """
-    about = read_model_folder(folder)
-    n_aux = len(choose_layers(layers, about.number("num_hidden_layers")))
-    size = state_bytes(n_aux, about.number("hidden_size"), dtype)
-    limits = _limits(job, about.name, about.max_length, size)
-    whole, n_ids = listed(job.out), about.number("vocab_size")
-    told = survey(read_samples(job.samples, n_ids), limits, done_of(whole))
-    if told.changed:
-        told = survey(read_samples(job.samples, n_ids), limits, done_of(outdated(whole, told.changed)[0]))
-    return ExtractPlan(told, size, job.layout, tokens_per_s, free_bytes(job.out))
-
-
-def listed(folder: Path) -> list[Manifest]:
-    """The manifests of a folder, nothing else being read; one that is none is left out."""
-    found: list[Manifest] = []
-    for path in manifests(folder) if folder.is_dir() else ():
-        with suppress(SetupError):
-            found.append(read_manifest(path))
-    return found
+    if job.max_length and facts.max_length and job.max_length > facts.max_length:
+        raise SetupError(f"--max-length {job.max_length}: {facts.model} is made for {facts.max_length} positions")
+    return Limits(job.max_length or facts.max_length, job.over_long, job.shard_bytes, sample_bytes(1, size))
 
 
 def run_of(job: Job, facts: Facts, told: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,11 +152,7 @@ def resuming(
     """
     told = surveyed(job, facts, done_of(whole), local=local)
     changed = told.changed
-    if changed and data_set_of(job.layout) is not None:
-        raise SetupError(
-            f"{job.out}: other ids or another loss_mask than in {job.samples.name} now, {named(changed)}; rows of "
-            f"--layout {job.layout} may not move: begin anew in another --out"
-        )
+    refuse_moving(job, changed)
     whole, go = outdated(whole, changed)
     if go:
         told = surveyed(job, facts, done_of(whole), local=local)  # all of it said before anything is touched
@@ -199,3 +164,12 @@ def resuming(
     if vanished:
         complain(vanished_text(vanished, whole, job.samples.name, way_out(data_set_of(job.layout))))
     return Resuming(done, whole, told, changed, vanished)
+
+
+def refuse_moving(job: Job, changed: Sequence[str]) -> None:
+    """SetupError where samples have changed and rows may not move."""
+    if changed and data_set_of(job.layout) is not None:
+        raise SetupError(
+            f"{job.out}: other ids or another loss_mask than in {job.samples.name} now, {named(changed)}; rows of "
+            f"--layout {job.layout} may not move: begin anew in another --out"
+        )

@@ -49,14 +49,19 @@ def count_in(done: Done, manifest: Manifest, run: Mapping[str, Any], where: str)
     Raises:
         SetupError: It is a shard of another run, or one of its samples stands in another one too.
     """
-    if parted := run_differences(manifest.run, run):
-        raise SetupError(
-            "\n".join((f"{where} holds shards of another run; use a new --out, or the same options:", *parted))
-        )
+    demand_run(manifest.run, run, where)
     for name, hashes in done_of([manifest]).items():
         if name in done:
             raise SetupError(f"{where}: sample {name!r:.80} stands in two shards; remove one of them")
         done[name] = hashes
+
+
+def demand_run(there: Mapping[str, Any], now: Mapping[str, Any], where: str) -> None:
+    """SetupError where a shard's run is not this one."""
+    if parted := run_differences(there, now):
+        raise SetupError(
+            "\n".join((f"{where} holds shards of another run; use a new --out, or the same options:", *parted))
+        )
 
 
 def done_of(whole: Iterable[Manifest]) -> Done:

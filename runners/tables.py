@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from stat import S_ISREG
 from types import MappingProxyType
 from typing import Any, BinaryIO, cast
 
@@ -128,6 +129,8 @@ def _undecodable(batch: pa.RecordBatch) -> str:
 @contextmanager
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     try:
+        if not S_ISREG(path.stat().st_mode):  # to open a named pipe would never end
+            raise SetupError(f"{path} is no file; expected Parquet")
         with pq.ParquetFile(path, buffer_size=1 << 20, page_checksum_verification=True) as file:
             yield file
     except (pa.ArrowException, ValueError) as error:  # the latter of an object with a member twice

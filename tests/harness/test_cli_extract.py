@@ -8,13 +8,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from typer.testing import CliRunner, Result
 
-from harness import cli
+from harness import cli, cli_backends, cli_extract
+from runners import preflight
+from runners.out_folder import locked
 from tests.conftest import ROOT
 from tests.runners.hidden_standin import ALL_IDS, CONFIG, Pair, read_alone, servers
 from tests.runners.states_kit import drawn, sample, samples_file, tiny
@@ -101,6 +104,93 @@ def test_wrong_calls_end_with_two(tmp_path: Path, args: list[str], said: str) ->
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
     assert not list(tmp_path.glob("out/shard-*.json"))
+
+
+def _fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("plan", [False, True])
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        pytest.param(["--layout", "specforge", "--last-norm", "pre"], "needs the last state post the final", id="norm"),
+        pytest.param(["--layout", "specforge", "--layers", "2,4"], "takes 3 auxiliary layers", id="number-of-layers"),
+        pytest.param(["--layers", "9"], "--layers 9: auxiliary layers 9 of a model with 8", id="layers"),
+        pytest.param(["--max-length", "99999"], "is made for 4096 positions", id="positions"),
+        pytest.param(["--no-agreement", "--min-agreement", "0.5"], "contradict each other", id="agreement"),
+        pytest.param(["--backend", "sglang"], "needs two running servers", id="no-url"),
+        pytest.param(["--dtype", "bf16"], 'dtype is "fp32" there and "bf16" now', id="another-run"),
+    ],
+)
+def test_a_wrong_call_is_refused_before_a_model_is_loaded(
+    tmp_path: Path, args: list[str], said: str, plan: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loading may take an hour; the plan refuses what the run would."""
+    before = typed(tmp_path, 3)
+    if "--dtype" in args:
+        assert run(*before).exit_code == 0
+    monkeypatch.setitem(cli_extract.BACKENDS, "transformers", lambda _: pytest.fail("a model was loaded"))
+    result = run(*before, *args, *(["--plan"] if plan else []))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize("plan", [False, True])
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        pytest.param(Path.unlink, "cannot be read: No such file or directory", id="mistyped"),
+        pytest.param(_folder, "is no file; expected Parquet", id="folder"),
+        pytest.param(_fifo, "is no file; expected Parquet", id="pipe"),
+        pytest.param(lambda path: path.write_bytes(b"PAR?"), "cannot be read as Parquet", id="other"),
+    ],
+)
+def test_samples_that_are_none_are_refused_before_a_model_is_loaded(
+    tmp_path: Path, make: Any, said: str, plan: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the name of the file; a named pipe does not hang the command."""
+    args = typed(tmp_path, 3)
+    make(tmp_path / "samples.parquet")
+    monkeypatch.setitem(cli_extract.BACKENDS, "transformers", lambda _: pytest.fail("a model was loaded"))
+    result = run(*args, *(["--plan"] if plan else []))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{tmp_path}/samples.parquet {said}" in result.stderr
+
+
+def test_a_folder_in_use_or_of_others_or_a_full_disk_is_refused_before_a_model_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing is written."""
+    args, out = typed(tmp_path, 3), tmp_path / "out"
+    monkeypatch.setitem(cli_extract.BACKENDS, "transformers", lambda _: pytest.fail("a model was loaded"))
+    with locked(out, "native"):
+        assert "another run is at work" in run(*args).stderr
+    (out / "shard-000000.safetensors").write_bytes(b"theirs")
+    assert "it stands there already" in run(*args).stderr
+    (out / "shard-000000.safetensors").unlink()
+    monkeypatch.setattr(preflight, "free_bytes", lambda _: 1000)
+    result = run(*args)
+    assert (result.exit_code, "has 0.0 GB free" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "args"), [("torch", []), ("transformers", []), ("datasets", ["--layout", "speculators"])]
+)
+def test_a_library_that_is_not_installed_is_told(
+    tmp_path: Path, name: str, args: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What to install, before anything runs."""
+    monkeypatch.setattr(cli_backends, "find_spec", lambda asked: None if asked == name else object())
+    result = run(*typed(tmp_path, 3), *args)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"needs {name}, which the extra `extract` brings: pip install 'tokenproof[extract]'" in result.stderr
 
 
 def test_a_run_over_two_servers(tmp_path: Path) -> None:
