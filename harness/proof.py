@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harness.errors import ProviderError
 from harness.evidence import Filed, means, speaks
-from harness.formats import find_format, formats
+from harness.formats import same_model
 from harness.recording import complaints
 from harness.response import parse
 from harness.scoreboard import is_good
@@ -127,14 +127,14 @@ def _strangers(own: Sequence[Filed], wanted: Wanted) -> Iterator[str]:
 
 
 def _other_answer(exchange: Exchange, provider: str, model: str) -> Iterator[str]:
-    """An answer of another provider or another model family; an error is nobody's answer."""
+    """An answer of another provider or another model; an error is nobody's answer."""
     try:
         turn = parse(exchange.response)
     except ProviderError:
         return
     if turn.provider != provider:
         yield f"evidence of another provider: {turn.provider or 'nobody that it names'} answered, not {provider}"
-    if find_format(turn.model, formats()) != find_format(model, formats()):
+    if not turn.model or not same_model(model, turn.model):
         yield f"evidence of another model: {turn.model} answered, not {model}"
 
 

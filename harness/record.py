@@ -17,7 +17,7 @@ from harness.cassette_files import cassette_path, read_recording
 from harness.cassette_text import cassette_text
 from harness.catalog import Endpoint, endpoints_of
 from harness.errors import HarnessError, ProviderError, SetupError
-from harness.formats import find_format, formats
+from harness.formats import same_model
 from harness.matching import Sent, nearest, same, sent
 from harness.recording import Interaction, Kind, Provenance, Recording, pair_of
 from harness.records import receipt
@@ -149,7 +149,7 @@ def wrong_answer(body: bytes, endpoint: Endpoint, model: str) -> str:
     turn = parse(body)
     if turn.provider != endpoint.provider_name:
         return f"{turn.provider!r} answered in the place of {endpoint.provider_name!r}, which was pinned"
-    if find_format(turn.model or "", formats()) != find_format(model, formats()):
+    if not turn.model or not same_model(model, turn.model):
         return f"the model {turn.model!r} answered, {model!r} was asked"
     return ""
 

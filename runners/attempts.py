@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.errors import HarnessError, ProviderError
+from harness.formats import same_model
 from harness.records import receipt
 from harness.response import parse
 from harness.scrub import REMOVED, Scrubber
@@ -136,13 +137,20 @@ class Attempts:
             kind = KINDS["key-echoed"]
             text = "the host put the API key into the text of an answer; it was removed, so nobody can judge the text"
             return await self._failed(sent, Failure(kind, text, kind.charge, turn.provider, 200), reply.body)
-        if turn.provider not in sent.providers:
-            expected = " or ".join(sorted(sent.providers))
-            text = f"{turn.provider!r} answered, expected {expected}"
-            kind = KINDS["wrong-provider"]
-            return await self._failed(sent, Failure(kind, text, kind.charge, turn.provider, 200), reply.body)
+        if another := self._another(turn, sent):
+            return await self._failed(sent, another, reply.body)
         await self._answered(sent, reply.body, turn, took_s)
         return None
+
+    def _another(self, turn: Turn, sent: Sent) -> Failure | None:
+        """An answer of somebody else than was asked."""
+        asked, kind = self._desk.orders.model, None
+        if turn.provider not in sent.providers:
+            expected = " or ".join(sorted(sent.providers))
+            kind, text = KINDS["wrong-provider"], f"{turn.provider!r} answered, expected {expected}"
+        elif turn.model and not same_model(asked, turn.model):
+            kind, text = KINDS["wrong-model"], f"the model {turn.model!r:.200} answered, {asked!r} was asked"
+        return Failure(kind, text, kind.charge, turn.provider, 200) if kind else None
 
     async def _answered(self, sent: Sent, body: bytes, turn: Turn, took_s: float) -> None:
         """Into the ledger, and then to the judges."""

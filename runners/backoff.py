@@ -121,6 +121,7 @@ _KINDS = (
     Kind("gateway-page", Act.RETRY, Charge.WHOLE, 3, 5.0, 60.0, slows=True),
     Kind("no-answer", Act.RETRY, Charge.TOLD, 3, 2.0, 60.0),
     Kind("key-echoed", Act.STOP_RUN, Charge.TOLD, remedy="tell the host, and change the key"),
+    Kind("wrong-model", Act.STOP_RUN, Charge.TOLD, remedy="check the model id, and what routes its requests elsewhere"),
     Kind("wrong-provider", Act.STOP_RUN, Charge.TOLD, remedy="the pin was lost: check the provider block and routing"),
 )
 KINDS: Mapping[str, Kind] = MappingProxyType({kind.name: kind for kind in _KINDS})

@@ -263,6 +263,7 @@ def _rises(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
 
 def _orders(run: RunFile, endpoints: tuple[Endpoint, ...], price: Price, *, amended: bool) -> Orders:
     return Orders(
+        model=run.model,
         datasets=tuple(data.name for data in run.data_sets),
         endpoints=endpoints,
         block=dict(run.provider),

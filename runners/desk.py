@@ -28,6 +28,7 @@ class Orders:
     """What a run is to do.
 
     Attributes:
+        model: The id that requests ask for.
         datasets: Names in the order of the run file.
         endpoints: Who may answer.
         block: The request's `provider`; `only` is made anew where a provider is dropped.
@@ -38,6 +39,7 @@ class Orders:
         amended: Whether requests may differ from those that the ledger knows.
     """
 
+    model: str
     datasets: tuple[str, ...]
     endpoints: tuple[Endpoint, ...]
     block: Mapping[str, Any]

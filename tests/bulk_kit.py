@@ -153,6 +153,7 @@ ENDPOINT = Endpoint("chutes/int4", "Chutes", "int4", PRICE.prompt, PRICE.complet
 def orders(**how: Any) -> Orders:
     """What a run of data set "a" at Chutes is to do: 8 at a time, 10 dollars."""
     settings: dict[str, Any] = {
+        "model": MODEL,
         "datasets": ("a",),
         "endpoints": (ENDPOINT,),
         "block": {"only": ["chutes/int4"], "allow_fallbacks": False},

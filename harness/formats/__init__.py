@@ -21,6 +21,15 @@ MAX_MODEL_CHARS = 200
 VARIANTS = frozenset({"exacto", "free", "nitro", "floor", "online", "extended", "cloud"})
 """What hosts append after a colon and what leaves the format alone. Any other suffix is another model."""
 
+RELEASES = {"kimi-k2": "-0711"}
+"""Which release a name without a date means, where a later one bears the same name: that one is another model."""
+_NUMBER = re.compile(r"(?<=\d)[p_-](?=\d(?!\d))")  # kimi-k2p5, kimi-k2-5
+_SERVED = re.compile(
+    r"(?:moonshot(?:ai)?\.)?(?P<name>.+?)(?P<date>-\d{4}|-\d{6}|-\d{8})?(?:-preview)?"
+    r"(?:-(?:turbo|fast|highspeed|free|tee|maas|fp4|fp8|nvfp4|int4))*"
+)
+"""A bare model id: the model, its date, how a host runs it."""
+
 Think = Literal["prompt", "sampled", "none"]
 ToolDeclaration = Literal["json", "typescript"]
 TOKENS = (
@@ -163,6 +172,28 @@ def base_model(model: str) -> str | None:
         return None
     bare, colon, variant = model.strip().lower().rpartition("/")[2].partition(":")
     return bare if not colon or variant in VARIANTS else None
+
+
+def same_model(asked: str, answered: str) -> bool:
+    """Whether the model that answered is the one that was asked, by their names.
+
+    Organisations, a host's variant and its way to run the model say nothing; a date is told where only one name has it.
+
+    >>> same_model("moonshotai/kimi-k2.5", "Kimi-K2.5-0127"), same_model("moonshotai/kimi-k2.5", "moonshotai/kimi-k2.6")
+    (True, False)
+    """
+    one, other = _plain_name(asked), _plain_name(answered)
+    if one is None or other is None:
+        return asked == answered
+    return one[0] == other[0] and other[1] in (one[1], one[1] or other[1])
+
+
+@lru_cache(maxsize=1024)
+def _plain_name(model: str) -> tuple[str, str] | None:
+    """(name, date) of a model, "" where it has none; None for what is no model id."""
+    found = _SERVED.fullmatch(_NUMBER.sub(".", (base_model(model) or "").replace("-instruct", "")))
+    name, date = found.group("name", "date") if found else ("", None)
+    return (name, date or RELEASES.get(name, "")) if name else None
 
 
 @lru_cache(maxsize=1024)

@@ -10,7 +10,7 @@ import pytest
 import harness.formats
 from harness.encoder import encode_ordinary
 from harness.errors import SetupError
-from harness.formats import FILES, MAX_MODEL_CHARS, Format, base_model, find_format, formats, parse_format
+from harness.formats import FILES, MAX_MODEL_CHARS, Format, base_model, find_format, formats, parse_format, same_model
 from harness.vocab import CONTROL_IDS
 
 FOLDER = Path(harness.formats.__file__).parent
@@ -302,3 +302,27 @@ def test_a_broken_format_is_refused(text: str, said: str) -> None:
         parse_format(text)
 
     assert said in str(error.value)
+
+
+K25, K2 = "moonshotai/kimi-k2.5", "moonshotai/kimi-k2"
+SAME = [
+    *[(K25, name) for name in MODELS["kimi-k2.5"][:15]],
+    (K25, "moonshotai/kimi-k2.5-0127"), (K25, "kimi-k2.5-20260127"), (K25, "kimi-k2p5-turbo"), (K25, "Kimi-K2-5-NVFP4"),
+    (K25 + ":exacto", K25), (K25 + "-0127", K25 + "-0127:free"),
+    ("moonshotai/kimi-k2.6", "accounts/fireworks/models/kimi-k2p6"),
+    ("moonshotai/kimi-k2-thinking", "kimi-k2-thinking-20251106"), (K2, "moonshotai/Kimi-K2-Instruct"),
+    (K2, "kimi-k2-0711-preview"), (K2 + "-0711", K2), (K2 + "-0905", "moonshotai/Kimi-K2-Instruct-0905"),
+    ("a/b", "b"), ("x:thinking", "x:thinking"),
+]  # fmt: skip
+OTHER = [
+    (K25, "moonshotai/kimi-k2.6"), (K25, "kimi-k2p6"), (K25, "kimi-k2.6:free"), (K25, "moonshotai/kimi-k2.6-0420"),
+    (K25, "moonshotai/kimi-k2.7-code"), (K25, K2), (K25, K2 + "-thinking"), (K25, "openai/gpt-5"), (K25, "kimi-k2.55"),
+    (K25, K25 + ":thinking"), (K25, "kimi-k2.5-mini"), (K25, "k\u0456mi-k2.5"), (K25, ""), (K25, "x" * 300), (K25, "/"),
+    (K2, K2 + "-0905"), (K2 + "-0905", K2), (K2, K2 + "-thinking"), (K25 + "-0127", K25 + "-0420"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "answered", "same"), [*((*p, True) for p in SAME), *((*p, False) for p in OTHER)])
+def test_whether_the_model_that_was_asked_has_answered(asked: str, answered: str, same: bool) -> None:
+    """Spelling, date and how a host runs it make no other model; a version, a name or another date does."""
+    assert same_model(asked, answered) is same

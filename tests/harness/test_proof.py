@@ -125,6 +125,12 @@ ODD: list[Any] = [
         id="another-model",
     ),
     pytest.param(
+        answered(model="moonshotai/kimi-k2.6"),
+        ("chutes/0.yaml: evidence of another model: moonshotai/kimi-k2.6 answered, not moonshotai/kimi-k2.5",),
+        id="another-model-of-the-family",
+    ),
+    pytest.param(answered(model="moonshotai/kimi-k2.5-0127"), (), id="the-model-with-its-date"),
+    pytest.param(
         stated(provider="chutes/fp8", quantization="fp8"), (), id="another-variant-is-not-of-this-tag"
     ),
     pytest.param(

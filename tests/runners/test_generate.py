@@ -79,6 +79,7 @@ STOPS = {
     "403-budget": "key-budget",
     "404": "no-endpoints",
     "wrong-provider": "wrong-provider",
+    "wrong-model": "wrong-model",
 }
 
 
@@ -109,6 +110,29 @@ async def test_a_wrong_providers_answer_is_no_sample(tmp_path: Path) -> None:
     assert 0 < row.cost_nano < 10_000_000
     with read_ledger(ledger_path(tmp_path)) as ledger:
         assert ledger._one("SELECT count(*) FROM fragment") == (1,)
+
+
+@pytest.mark.parametrize(
+    ("model", "good"),
+    [("moonshotai/kimi-k2.6", False), ("openai/gpt-5", False), ("moonshotai/kimi-k2.5-0127", True)],
+)
+async def test_another_models_answer_stops_the_run(tmp_path: Path, model: str, good: bool) -> None:
+    """It is paid, kept as a fragment and no sample; a date behind the name, or no name, is no other model."""
+
+    class Other(Direct):
+        async def send(self, call: Call) -> Reply:
+            reply = await super().send(call)
+            return Reply(reply.status, reply.headers, json.dumps(json.loads(reply.body) | {"model": model}).encode())
+
+    ran = await run(tmp_path, Other(host()), prompts(30), orders(concurrency=1))
+
+    assert ran.stop.why == ("done" if good else "wrong-model")
+    assert ran.ends() == ({"answered": 30} if good else {None: 1})
+    if not good:
+        assert f"the model '{model}' answered, 'moonshotai/kimi-k2.5' was asked; check the model id" in ran.stop.text
+        assert 0 < ran.totals.spent_nano < 10_000_000
+        with read_ledger(ledger_path(tmp_path)) as ledger:
+            assert ledger._one("SELECT count(*) FROM fragment") == (1,)
 
 
 async def test_a_refused_prompt_ends_alone(tmp_path: Path) -> None:
