@@ -9,12 +9,12 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -151,6 +151,8 @@ def launched(
     from runners.data_sets import survey
     from runners.judging import Recipe
 
+    if amend is not None and not amend.strip():
+        raise SetupError("--amend needs a reason in words: the ledger keeps it")
     path = habits or settings().habits
     facts, ticket = admit(run, hashes(habits_of(path)), datetime.now(UTC), ungated)
     with report.Progress(sys.stderr.isatty(), what="prompts read") as tick:
@@ -178,14 +180,16 @@ def run_it(launch: "Launch", to: "Target", probe: int | None = None) -> "Stop":
     async def main() -> "Stop":
         loop = asyncio.get_running_loop()
 
-        def started(made: Run) -> None:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, made.interrupt)
-
         transport = AiohttpTransport(to)
         outside = Outside(transport, time.monotonic, time.time, asyncio.sleep, random.random, wait_s)
         try:
-            with watching(launch, planned) as watch:
+            with watching(launch, planned) as (watch, begin):
+
+                def started(made: Run) -> None:
+                    begin()
+                    for number in (signal.SIGINT, signal.SIGTERM):
+                        loop.add_signal_handler(number, made.interrupt)
+
                 counting = partial(report.Progress, sys.stderr.isatty(), what="prompts compared")
                 return await generate(replace(launch, probe=probe, counting=counting), outside, watch, started)
         finally:
@@ -195,21 +199,36 @@ def run_it(launch: "Launch", to: "Target", probe: int | None = None) -> "Stop":
 
 
 @contextmanager
-def watching(launch: "Launch", planned: "dict[str, Planned]") -> "Iterator[Watch]":
-    """Lines into OUT/run.log, and for whoever looks on: the live view on a terminal, the same lines on stderr else."""
+def watching(launch: "Launch", planned: "dict[str, Planned]") -> "Iterator[tuple[Watch, Callable[[], None]]]":
+    """Lines into OUT/run.log, and for whoever looks on: the live view on a terminal, the same lines on stderr else.
+
+    Gives who watches, and what opens the log, to be called before the first request: SetupError where it cannot be.
+    """
     from runners.live_view import LiveView, LogView
     from runners.output import LOG
 
+    path = launch.run.out / LOG
     with ExitStack() as stack:
-        log = None
         live = stack.enter_context(LiveView(planned)) if sys.stderr.isatty() else None
+        log: IO[bytes] | None = None
+
+        def begin() -> None:
+            nonlocal log
+            try:
+                log = stack.enter_context(path.open("ab", buffering=0))
+            except OSError as error:
+                said = f"{path} cannot be written: {error.strerror or error}; move it away; nothing was asked"
+                raise SetupError(said) from error
 
         def write(line: str) -> None:
             nonlocal log
-            if log is None:  # at the first line: the folder is there by then
-                log = stack.enter_context((launch.run.out / LOG).open("a", encoding="utf-8"))
             at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            print(f"{at} {line}", file=log, flush=True)
+            try:
+                if log is not None:
+                    log.write(f"{at} {line}\n".encode())
+            except OSError as error:  # what was paid for is worth more than its log
+                log = None
+                complain(f"{path} cannot be written any more: {error.strerror or error}; the run goes on without it")
             if live is None:
                 complain(line)
 
@@ -220,4 +239,4 @@ def watching(launch: "Launch", planned: "dict[str, Planned]") -> "Iterator[Watch
             if live is not None:
                 live(now)
 
-        yield watch
+        yield watch, begin

@@ -4,6 +4,7 @@ Part of the command: it may print. The work is in `runners`, imported inside the
 """
 
 import json
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -213,10 +214,13 @@ def write_samples(out: Path, kit: Kit, allow_unverified_prompt: bool) -> dict[st
 
 def print_summary(told: dict[str, Any]) -> None:
     """The end table of a run, the ids against the bill, and the dollars."""
-    from runners.summary import HEADERS, amended_lines, bill_lines, table
+    from runners.summary import HEADERS, amended_lines, bill_lines, narrow, table
 
     rows = [tuple(map(report.printable, row)) for row in table(told)]
-    if rows and sys.stdout.isatty():
+    widths = [max(map(len, column)) for column in zip(HEADERS, *rows, strict=True)]
+    if sys.stdout.isatty() and sum(widths) + 3 * len(widths) + 1 > shutil.get_terminal_size().columns:
+        print(*narrow(rows), sep="\n")
+    elif rows and sys.stdout.isatty():
         sys.stdout.flush()
         report.rich_table(HEADERS, rows)
     elif rows:

@@ -119,6 +119,11 @@ _KINDS = (
     Kind("provider-rate-limit", Act.RETRY, Charge.NOTHING, 12, 30.0, 300.0, slows=True),
     Kind("host-error", Act.RETRY, Charge.NOTHING, 8, 2.0, 60.0),
     Kind("gateway-page", Act.RETRY, Charge.WHOLE, 3, 5.0, 60.0, slows=True),
+    Kind(
+        "no-api",
+        *(Act.STOP_RUN, Charge.NOTHING),
+        remedy="the API does not answer like this: check the base URL, which ends in /api/v1 at OpenRouter",
+    ),
     Kind("no-answer", Act.RETRY, Charge.TOLD, 3, 2.0, 60.0),
     Kind("key-echoed", Act.STOP_RUN, Charge.TOLD, remedy="tell the host, and change the key"),
     Kind("wrong-model", Act.STOP_RUN, Charge.TOLD, remedy="check the model id, and what routes its requests elsewhere"),
@@ -175,7 +180,11 @@ _BY_CODE: tuple[tuple[range, Callable[[ProviderError], bool], str], ...] = (
 
 
 def of_reply(status: int, headers: Mapping[str, str], body: bytes, now: float) -> Failure:
-    """A reply whose status is an error; `now` in Unix seconds, for a Retry-After that is a date."""
+    """A reply whose status is not 200; `now` in Unix seconds, for a Retry-After that is a date."""
+    if not 400 <= status < 600:  # a redirection, an empty success: nothing was sampled
+        kind = KINDS["no-api"]
+        to = f" to {headers['location']:.200}" if "location" in headers else ""
+        return Failure(kind, f"HTTP {status}{to} in the place of an answer", kind.charge, None, status)
     error = refusal(status, body)
     page = error.raw is not None and error.limit_source is None and body.lstrip()[:1] not in (b"{", b"[")
     kind = KINDS["gateway-page"] if page and status >= 500 else _kind(error)

@@ -145,7 +145,7 @@ async def still_admitted(launch: Launch, transport: Transport, price: Price) -> 
         found, reasons = _fitting(launch, listed)
     except SetupError as error:
         return str(error)
-    return "; ".join([*reasons, *_rises(_told(price), _told(dearest(found)))]) or None
+    return "; ".join([*reasons, *_rises(_told(price), _told(dearest(found)), "when this part of it began")]) or None
 
 
 def _told(price: Price) -> dict[str, str]:
@@ -175,10 +175,11 @@ async def outlook(launch: Launch, transport: Transport) -> Outlook:
         return Outlook(found, Begun(), tuple(against), ())
     with read_ledger(run.out / LEDGER) as reader:
         totals, meta = reader.totals(), reader.meta()
-        try:
-            _same_judge(launch, reader)
-        except SetupError as error:
-            against.append(str(error))
+        for check in (partial(_same_judge, launch, reader), partial(refuse_dropped, reader, found)):
+            try:
+                check()
+            except SetupError as error:
+                against.append(str(error))
     before = json.loads(meta.get("price", "{}"))
     known, now = meta.get("run"), canonical_run(run, launch.surveyed)
     other = [*(changes(known, now) if known is not None else ()), *_rises(before, _told(dearest(found)))]
@@ -224,14 +225,16 @@ def _begin(
 ) -> None:
     """Write into the ledger what the run is; a price that rose since it was begun is a change as well."""
     told, meta = _told(price), ledger.meta()
-    rises = [*_rises(json.loads(meta.get("price", "{}")), told)]
+    before = json.loads(meta.get("price", "{}"))
+    rises = [*_rises(before, told)]
     if rises and launch.amend is None:
         raise SetupError("\n".join([*rises, f"the price rose since the run was begun; {AMEND}"]))
     name, facts, lies = run_sha256(text), launch.facts, layout(launch.surveyed)
     pairs = zip(launch.run.data_sets, launch.surveyed, strict=True)
     asked = {data.name: asdict(Asked(found.n_prompts, data.tokens)) for data, found in pairs}
     gate = {"ticket_id": facts.ticket_id or "", "ungated": facts.ungated or "", "layout": lies}
-    writes = [w.meta(run=text, run_sha256=name, price=json.dumps(told), asked=json.dumps(asked), **gate)]
+    dear = {kind: max(usd, before.get(kind, usd), key=Decimal) for kind, usd in told.items()}
+    writes = [w.meta(run=text, run_sha256=name, price=json.dumps(dear), asked=json.dumps(asked), **gate)]
     writes.append(w.datasets(tuple(asked)))
     if (changed or rises) and launch.amend is not None:
         writes.append(w.amended(now, name, "; ".join([launch.amend, *changed, *rises])))
@@ -255,10 +258,10 @@ def _places(launch: Launch, reader: Ledger, tick: Callable[[], None]) -> Iterato
     return places(every, reader, reader.datasets(), counted)
 
 
-def _rises(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+def _rises(before: Mapping[str, str], now: Mapping[str, str], when: str = "when the run was begun") -> Iterator[str]:
     for name, usd in now.items():
         if name in before and Decimal(usd) > Decimal(before[name]):
-            yield f"a {name} token or request costs ${usd} today, ${before[name]} when the run was begun"
+            yield f"a {name} token or request costs ${usd} today, ${before[name]} {when}"
 
 
 def _orders(run: RunFile, endpoints: tuple[Endpoint, ...], price: Price, *, amended: bool) -> Orders:

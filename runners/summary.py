@@ -3,6 +3,7 @@
 Takes rows one by one. Knows nothing of files; what is printed is made from `as_json`.
 """
 
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -219,6 +220,19 @@ def table(summary: Mapping[str, Any]) -> list[tuple[str, ...]]:
         )
         for group in summary["groups"]
     ]
+
+
+def narrow(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The same cells for a screen that the table does not fit: a few lines each, without what is 0."""
+    lines = []
+    for row in rows:
+        lines.append(f"{row[0]} at {row[1]}:")
+        told = zip(HEADERS[2:], row[2:], strict=True)
+        lines += textwrap.wrap(
+            ", ".join(f"{name} {cell}" for name, cell in told if cell not in ("", "0")), 76, initial_indent="  ",
+            subsequent_indent="  ",
+        )  # fmt: skip
+    return lines
 
 
 def amended_lines(summary: Mapping[str, Any]) -> Sequence[str]:

@@ -276,3 +276,63 @@ def test_an_amended_run_tells_what_became_of_its_prompts(tmp_path: Path, host: t
     told = json.loads((tmp_path / "out" / SUMMARY).read_bytes())
     assert told["no_longer_asked"] == {"n": 5, "ids": ["a/1", "a/3", "a/4", "a/5", "a/6"]}
     assert "tokenproof: data set a: the answer under the id '0' is not to the prompt of today's row 3" in other.stderr
+
+
+def test_a_log_that_cannot_be_written_comes_before_any_request(tmp_path: Path, host: tuple[Counted, str]) -> None:
+    """A folder in its place is told with status 2, and nothing is asked; moved away, the run goes on."""
+    app, url = host
+    path = written(tmp_path, url)
+    (tmp_path / "out" / "run.log").mkdir(parents=True)
+
+    result = run(path, *UNGATED)
+
+    assert (result.exit_code, app.asked) == (2, [])
+    assert "run.log cannot be written: Is a directory; move it away; nothing was asked" in result.stderr
+    (tmp_path / "out" / "run.log").rmdir()
+    assert run(path, *UNGATED).exit_code == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is full, which Linux gives")
+def test_a_log_that_fills_its_disk_costs_no_samples(tmp_path: Path, host: tuple[Counted, str]) -> None:
+    """It is told once, and the run goes on without it."""
+    path = written(tmp_path, host[1])
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "run.log").symlink_to("/dev/full")
+
+    result = run(path, *UNGATED, "--json")
+
+    assert (result.exit_code, json.loads(result.stdout)["samples"]) == (0, 8)
+    assert result.stderr.count("run.log cannot be written any more: No space left on device; the run goes on") == 1
+
+
+@pytest.mark.parametrize("option", ["--amend", "--ungated"])
+def test_a_reason_needs_words(tmp_path: Path, host: tuple[Counted, str], option: str) -> None:
+    """An empty one is a wrong call, before anything is asked."""
+    app, url = host
+    result = run(written(tmp_path, url), *UNGATED, option, " ")
+
+    assert (result.exit_code, app.n) == (2, 0)
+    assert f"{option} needs a reason in words" in result.stderr
+
+
+class Moved(Counted):
+    """A host that sends every chat request elsewhere."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        async def other(message: Any) -> None:
+            if message["type"] == "http.response.start" and scope["method"] == "POST":
+                message = message | {"status": 301, "headers": [(b"location", b"https://elsewhere/")]}
+            await send(message)
+
+        await super().__call__(scope, receive, other)
+
+
+def test_a_redirection_is_a_wrong_base_url(tmp_path: Path) -> None:
+    """It ends the run at once, is booked at nothing, and says what to check."""
+    app = Moved()
+    with Served(app) as url:
+        result = run(written(tmp_path, url, concurrency="1"), *UNGATED)
+
+    assert (result.exit_code, len(app.asked)) == (1, 1)
+    assert "no-api: HTTP 301 to https://elsewhere/ in the place of an answer; the API does not" in result.stderr
+    assert "0 samples, $0.0000 spent, 8 prompts open" in result.stdout

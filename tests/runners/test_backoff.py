@@ -185,3 +185,14 @@ def test_an_answer_in_a_packing_that_nobody_reads_says_so() -> None:
     failure = of_answer(caught.value, {"content-encoding": "br"}, 0.0)
     assert failure.kind is KINDS["no-answer"]
     assert failure.text.startswith("the host packed its reply (br), which nobody asked for: ")
+
+
+@pytest.mark.parametrize("status", [201, 204, 301, 302, 307, 308])
+def test_a_status_that_no_api_gives_ends_the_run(status: int) -> None:
+    """A wrong base URL: nothing was sampled, and no other prompt would fare better; whatever the body says."""
+    failure = of_reply(status, {"location": "https://elsewhere/"}, b'{"error":{"code":500,"message":"x"}}', 0.0)
+
+    assert (failure.kind.name, failure.kind.act, failure.charge) == ("no-api", Act.STOP_RUN, Charge.NOTHING)
+    assert (failure.text, failure.status) == (f"HTTP {status} to https://elsewhere/ in the place of an answer", status)
+    assert "check the base URL" in failure.kind.remedy
+    assert of_reply(status, {}, b"", 0.0).text == f"HTTP {status} in the place of an answer"

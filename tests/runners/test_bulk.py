@@ -172,7 +172,7 @@ async def test_a_disk_that_is_too_small_is_refused(tmp_path: Path) -> None:
 
 
 async def test_a_higher_price_is_refused_or_named(tmp_path: Path) -> None:
-    """Than the one at which the run was begun; a lower one is welcome."""
+    """Than the one at which the run was begun, also after a lower one, which is welcome; an amended one stands."""
     run = run_of(tmp_path, *SIX)
     await done(launch(run, probe=1))
     dear = offering(prices=(5e-7, 3e-6))
@@ -181,8 +181,12 @@ async def test_a_higher_price_is_refused_or_named(tmp_path: Path) -> None:
         await done(launch(run), dear)
     assert dear.seen == []
     await done(launch(run, probe=2), offering(prices=(4e-7, 2e-6)))
+    back = offering()
+    await done(launch(run, probe=3), back)
+    assert back.seen == ["number 2"]
     stop, _, _ = await done(launch(run, amend="they raised it"), offering(prices=(5e-7, 3e-6)))
     assert stop.good
+    assert float(json.loads(meta(run)["price"])["completion"]) == 3e-6
 
 
 @pytest.mark.parametrize(

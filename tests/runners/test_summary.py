@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from runners.samples import take
-from runners.summary import HEADERS, Asked, Bill, Summary, bill_lines, table
+from runners.summary import HEADERS, Asked, Bill, Summary, bill_lines, narrow, table
 from tests.corpus import kit
 from tests.runners.run_kit import run_of
 from tests.runners.sample_kit import answered
@@ -94,3 +94,28 @@ def test_the_table_and_the_bill_in_words(tmp_path: Path) -> None:
     n = told["bill"]["ids"]
     assert first == f"{n} ids of 2 accepted answers, {n} billed after known offsets: +0 (+0.0000%)"
     assert [line.partition(":")[0] for line in apart] == ["rejected", "unverified"]
+
+
+def test_a_narrow_screen_shows_every_figure() -> None:
+    """Names and dollars are whole, at most 80 wide; what is 0 is left out."""
+    row = (
+        "a-data-set-with-a-long-name",
+        "Chutes",
+        "1,234",
+        "0",
+        "1,200",
+        "30",
+        "4",
+        "1,200",
+        "0",
+        "9,876,543",
+        "12.3456",
+    )
+    lines = narrow([(*row, "prompt-unverified 30, bill-mismatch 4")])
+
+    assert lines[0] == "a-data-set-with-a-long-name at Chutes:"
+    assert " ".join(" ".join(lines[1:]).split()) == (
+        "answers 1,234, verified 1,200, unverified 30, rejected 4, samples 1,200, ids 9,876,543, USD 12.3456, "
+        "findings prompt-unverified 30, bill-mismatch 4"
+    )
+    assert max(map(len, lines)) <= 80
