@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
+from math import isfinite
 from pathlib import Path
 from typing import Annotated
 
@@ -63,6 +64,17 @@ MeantHostOption = Annotated[
 KeyHostOption = Annotated[
     list[str] | None, typer.Option("--allow-host", metavar="HOST", help="The key may be sent to this host too.")
 ]
+
+
+def finite(value: float | None) -> float | None:
+    """The callback of options that take a number: no bound keeps NaN out, and infinity passes where one is missing.
+
+    Raises:
+        BadParameter: It is not finite.
+    """
+    if value is not None and not isfinite(value):
+        raise typer.BadParameter(f"{value} is no finite number.")
+    return value
 
 
 @dataclass(frozen=True, slots=True)

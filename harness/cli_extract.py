@@ -17,7 +17,7 @@ import typer
 
 from harness import report
 from harness.cli_backends import BACKENDS, Typed, demand_call, demand_extra, facts_typed
-from harness.cli_base import RayOption, clean_ends, complain
+from harness.cli_base import RayOption, clean_ends, complain, finite
 from harness.cli_proving import (
     Agreeing,
     AgreementOption,
@@ -58,7 +58,9 @@ IdsOption = Annotated[
     ),
 ]
 AtOnceOption = Annotated[int, typer.Option("--concurrency", metavar="N", min=1, help="Samples at SGLang at a time.")]
-TimeoutOption = Annotated[float, typer.Option("--timeout", metavar="S", min=0.1, help="Seconds for one answer of it.")]
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", metavar="S", min=0.1, help="Seconds for one answer of it.", callback=finite)
+]
 LayersOption = Annotated[str, typer.Option("--layers", metavar="L", help="eagle3, or numbers such as 2,30,58.")]
 NormOption = Annotated[
     str | None, typer.Option("--last-norm", metavar="N", help="The last state pre or post the final norm.")
@@ -73,7 +75,9 @@ LengthOption = Annotated[
 OverLongOption = Annotated[
     str, typer.Option("--over-long", metavar="P", help="Longer samples: drop, cut (first ids kept) or refuse.")
 ]
-ShardOption = Annotated[float, typer.Option("--shard-mb", metavar="MB", min=0.001, help="Size target of a shard.")]
+ShardOption = Annotated[
+    float, typer.Option("--shard-mb", metavar="MB", min=0.001, help="Size target of a shard.", callback=finite)
+]
 LayoutOption = Annotated[
     str, typer.Option("--layout", metavar="L", help="native shards, or the files of specforge or speculators.")
 ]
@@ -84,7 +88,9 @@ CodeOption = Annotated[
     bool, typer.Option("--trust-remote-code", help="Let Python code in the model's folder run. Off unless typed.")
 ]
 WorkersOption = Annotated[int, typer.Option("--workers", metavar="N", min=1, help="With --ray: models at a time.")]
-GpusOption = Annotated[float, typer.Option("--worker-gpus", metavar="G", min=0.0, help="With --ray: GPUs of each.")]
+GpusOption = Annotated[
+    float, typer.Option("--worker-gpus", metavar="G", min=0.0, help="With --ray: GPUs of each.", callback=finite)
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="The summary as one JSON object.")]
 
 

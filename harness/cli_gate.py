@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from harness import report, store
-from harness.cli_base import HabitsOption, JsonOption, MeantHostOption, RunUrlOption, clean_ends, complain, judging
+from harness.cli_base import (
+    HabitsOption,
+    JsonOption,
+    MeantHostOption,
+    RunUrlOption,
+    clean_ends,
+    complain,
+    finite,
+    judging,
+)
 from harness.errors import SetupError
 from harness.flow import Kit
 from harness.report import EXIT_OK, EXIT_REJECTED
@@ -48,10 +57,14 @@ MaxAgeOption = Annotated[
         min=0.0,
         max=365.0,
         help="Older recordings prove nothing, and the ticket ends then.",
+        callback=finite,
     ),
 ]
 MinOption = Annotated[
-    float, typer.Option("--min-verified", metavar="SHARE", min=0.0, max=1.0, help="Of a provider's recorded answers.")
+    float,
+    typer.Option(
+        "--min-verified", metavar="SHARE", min=0.0, max=1.0, help="Of a provider's recorded answers.", callback=finite
+    ),
 ]
 LiveOption = Annotated[bool, typer.Option("--live", help="Ask each provider a few scenarios now; needs --budget.")]
 BudgetOption = Annotated[

@@ -20,6 +20,7 @@ from harness.cli_base import (
     RunUrlOption,
     clean_ends,
     complain,
+    finite,
     judging,
 )
 from harness.errors import HarnessError, SetupError
@@ -43,11 +44,19 @@ ModelOption = Annotated[
 MaxAgeOption = Annotated[
     float,
     typer.Option(
-        "--max-age", metavar="DAYS", min=0.0, max=365.0, help="With --write: the newest evidence is no older."
+        "--max-age",
+        metavar="DAYS",
+        min=0.0,
+        max=365.0,
+        help="With --write: the newest evidence is no older.",
+        callback=finite,
     ),
 ]
 MinOption = Annotated[
-    float, typer.Option("--min-verified", metavar="SHARE", min=0.0, max=1.0, help="With --write: of an endpoint.")
+    float,
+    typer.Option(
+        "--min-verified", metavar="SHARE", min=0.0, max=1.0, help="With --write: of an endpoint.", callback=finite
+    ),
 ]
 AnswersOption = Annotated[
     int, typer.Option("--min-answers", metavar="N", min=1, help="With --write: fewer answers prove nothing.")

@@ -12,6 +12,7 @@ import typer
 
 from harness import report
 from harness.cli_backends import Typed
+from harness.cli_base import finite
 
 if TYPE_CHECKING:
     from runners.examining import Examiner
@@ -26,7 +27,14 @@ AgreementOption = Annotated[
 ]
 MinAgreementOption = Annotated[
     float | None,
-    typer.Option("--min-agreement", metavar="X", min=0.0, max=1.0, help="Set samples aside that agree less (0 to 1)."),
+    typer.Option(
+        "--min-agreement",
+        metavar="X",
+        min=0.0,
+        max=1.0,
+        help="Set samples aside that agree less (0 to 1).",
+        callback=finite,
+    ),
 ]
 SpotOption = Annotated[
     int,
@@ -36,7 +44,8 @@ SpotOption = Annotated[
 ]
 PlanOption = Annotated[bool, typer.Option("--plan", help="Say what it will take, and do nothing.")]
 RateOption = Annotated[
-    float | None, typer.Option("--rate", metavar="R", min=0.001, help="Tokens a second, for the hours of --plan.")
+    float | None,
+    typer.Option("--rate", metavar="R", min=0.001, help="Tokens a second, for the hours of --plan.", callback=finite),
 ]
 
 

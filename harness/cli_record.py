@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from harness import report
-from harness.cli_base import KeyHostOption, clean_ends, judging
+from harness.cli_base import KeyHostOption, clean_ends, finite, judging
 from harness.errors import SetupError
 from harness.settings import settings
 from harness.types import Exchange
@@ -50,7 +50,9 @@ ErrorsOption = Annotated[bool, typer.Option("--keep-errors", help="Write refusal
 DryOption = Annotated[
     bool, typer.Option("--dry-run", help="Tell what would be asked and its highest price; ask nothing.")
 ]
-TimeoutOption = Annotated[float, typer.Option("--timeout", metavar="S", min=0.1, help="Longest silence, in seconds.")]
+TimeoutOption = Annotated[
+    float, typer.Option("--timeout", metavar="S", min=0.1, help="Longest silence, in seconds.", callback=finite)
+]
 JsonLines = Annotated[bool, typer.Option("--json", help="One JSON object a cassette, and nothing else.")]
 
 

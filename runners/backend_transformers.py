@@ -16,13 +16,11 @@ from transformers.utils import logging
 
 from harness.errors import SetupError
 from runners import tensors
-from runners.model_folder import ModelFolder, code_told, read_model_folder, weights_sha256
+from runners.model_folder import ModelFolder, code_told, demand_fixed_rope, read_model_folder, weights_sha256
 from runners.states import Facts, LastNorm, States, choose_layers
 from runners.tensors import Tensor
 
 PROBE = array("q", range(1, 8))  # any ids will do
-ROPE_BY_LENGTH = ("dynamic", "longrope")
-"""Rotary embeddings that transformers chooses by the longest row of a batch, and keeps from batch to batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +61,15 @@ class TransformersBackend:
         self._aux = choose_layers(how.layers, n_layers)
         self._model = _load(about, how)
         self._decoder = _decoder(self._model)
-        _demand_fixed_rope(self._decoder.config.to_dict())
+        demand_fixed_rope(self._decoder.config.to_dict())
         self._device = self._model.get_input_embeddings().weight.device
         self._seen: dict[int, Tensor] = {}
         layers = _decoder_layers(self._decoder, n_layers)
         for k in {*self._aux, n_layers}:
             layers[k - 1].register_forward_hook(self._keep(k))
         self._n_layers = n_layers
-        self._prove()
+        with self._supported():
+            self._prove()
         self._facts = self._told(about)
 
     @property
@@ -86,9 +85,10 @@ class TransformersBackend:
     def states(self, batch: "Sequence[array[int]]") -> list[States]:
         """The states of each sequence, in the order of the batch, whatever is computed together."""
         found: dict[int, States] = {}
-        for rows in buckets([len(ids) for ids in batch], self._how.batch_tokens):
-            found.update(zip(rows, self._forward([batch[row] for row in rows]), strict=True))
-        tensors.settle()
+        with self._supported():
+            for rows in buckets([len(ids) for ids in batch], self._how.batch_tokens):
+                found.update(zip(rows, self._forward([batch[row] for row in rows]), strict=True))
+            tensors.settle()
         return [found[row] for row in range(len(batch))]
 
     def close(self) -> None:
@@ -109,6 +109,19 @@ class TransformersBackend:
             ) from error
         norm = self._how.last_norm
         return [States(aux[row, : len(ids)], last[row, : len(ids)], norm) for row, ids in enumerate(batch)]
+
+    @contextmanager
+    def _supported(self) -> Iterator[None]:
+        """Whatever a forward raises is told, but for what we say ourselves."""
+        try:
+            yield
+        except SetupError:
+            raise
+        except Exception as error:  # code of a library, or of the model's folder
+            raise SetupError(
+                f"the forward of {type(self._decoder).__name__} fails in transformers {transformers.__version__} "
+                f"({type(error).__name__}: {error!s:.200}); this model is not supported"
+            ) from error
 
     def _run(self, batch: "Sequence[array[int]]") -> tuple[Tensor, Tensor]:
         """(B, S, A, H) and (B, S, H) on the CPU, the copies perhaps under way."""
@@ -226,19 +239,6 @@ def _demand_finite(where: str, states: Sequence[Tensor]) -> None:
             raise SetupError(
                 f"{where}: hidden_states[{k}] of a few ids is not finite: damaged weights, or a dtype that is too "
                 "narrow (fp16 overflows where bf16 does not)"
-            )
-
-
-def _demand_fixed_rope(config: Mapping[str, Any]) -> None:
-    """States must not change with what is computed together, nor with what was computed before."""
-    for key in ("rope_parameters", "rope_scaling"):
-        found = config.get(key)
-        values = [found, *found.values()] if isinstance(found, dict) else []  # one for all layers, or by kind of layer
-        kinds = {str(v.get("rope_type") or v.get("type")) for v in values if isinstance(v, dict)}
-        if odd := sorted(kind for kind in kinds if any(part in kind for part in ROPE_BY_LENGTH)):
-            raise SetupError(
-                f"config.json: {key} has rope_type {odd[0]!r}: in transformers the states of a sample would depend on "
-                "the length of the batch that it is computed in; this model is not supported"
             )
 
 

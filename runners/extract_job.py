@@ -3,13 +3,13 @@
 The order of it all; the parts are in `extract`, `shards` and the back ends.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.errors import SetupError
-from runners.contents import Contents, named, way_out, write_contents
+from runners.contents import AGAIN, Contents, named, way_out, write_contents
 from runners.examining import Examiner
 from runners.extract import Limits, OverLong, Summary, extract
 from runners.extract_plan import ExtractPlan, Survey, demand_room, free_bytes, state_bytes, survey
@@ -20,7 +20,7 @@ from runners.sample_rows import read_samples
 from runners.shards import About, sample_bytes, set_apart
 from runners.standing import Done, done_of, outdated, outdated_text, pair, standing, vanished_text
 from runners.state_layouts import check_layout, data_set_of, refuse_foreign, sink_for
-from runners.states import Backend, Facts
+from runners.states import Backend, Facts, Sample
 
 WITHOUT_HEAD = Examiner()
 
@@ -105,12 +105,40 @@ def run_job(
         ours = resuming(job, facts, whole, complain, lambda shard: set_apart(pair(job.out / shard), "old"))
         sink = sink_for(job.layout, job.out, number, about, ours.whole)
         tick = start(ours.survey)
-        samples = read_samples(job.samples, facts.vocab_size)
+        samples = read_again(job, facts, about)
         held.claim()
         write_contents(job.out, contents_of(job, about, ours.survey))
         ours.survey.listed.clear()  # a line a sample: not to be held while states are
         summary = extract(samples, backend, sink, limits, ours.done, examine=examiner, tick=tick)
+        demand_all(job, summary, ours.survey)
         return summary.resumed(ours.changed, ours.vanished)
+
+
+def read_again(job: Job, facts: Facts, about: About) -> Iterator[Sample]:
+    """The samples that were surveyed.
+
+    Raises:
+        SetupError: The file is another one than `about` tells of, before or after it is read.
+    """
+    _demand_same_file(job, about)
+    yield from read_samples(job.samples, facts.vocab_size)
+    _demand_same_file(job, about)
+
+
+def _demand_same_file(job: Job, about: About) -> None:
+    try:
+        same = file_sha256(job.samples) == about.samples_file["sha256"]
+    except OSError as error:
+        raise SetupError(f"{job.samples} cannot be read: {error.strerror or error}") from error
+    if not same:
+        raise SetupError(f"{job.samples} was replaced or changed while the run was at work; {AGAIN}")
+
+
+def demand_all(job: Job, summary: Summary, told: Survey) -> None:
+    """SetupError where a run did not do what the survey said."""
+    n = summary.samples + summary.set_aside
+    if n != told.samples:
+        raise SetupError(f"{job.samples}: {told.samples} samples were to be computed, {n} were; {AGAIN}")
 
 
 def contents_of(job: Job, about: About, told: Survey) -> Contents:

@@ -33,6 +33,8 @@ BOUNDS: Mapping[str, int] = {
 }
 """What no model comes near (K2.5: 61 layers, 7,168 wide, 384 experts, 163,840 ids). What is built of a number beyond it
 fills the memory, or never ends."""
+ROPE_BY_LENGTH = ("dynamic", "longrope")
+"""Rotary embeddings that transformers chooses by the longest row of a batch, and keeps from batch to batch."""
 N_HASHING = 8  # files at a time: hashing is slower than the disks that models of a terabyte lie on
 SNAPSHOT = re.compile(r"models--(?P<owner>.+?)--(?P<name>[^/]+)/snapshots/(?P<revision>[0-9a-f]{7,64})/?$")
 
@@ -135,6 +137,23 @@ def _demand_bounds(file: Path, where: str, config: Mapping[str, Any]) -> None:
             raise SetupError(
                 f"{file}: {where}{key} is {value!r:.40}; expected {BOUNDS[key]:,} at most, as every known model has: "
                 "copy the file again"
+            )
+
+
+def demand_fixed_rope(config: Mapping[str, Any]) -> None:
+    """States must not change with what is computed together, nor with what was computed before.
+
+    Raises:
+        SetupError: They would, for transformers chooses the positions by the batch.
+    """
+    for key in ("rope_parameters", "rope_scaling"):
+        found = config.get(key)
+        values = [found, *found.values()] if isinstance(found, dict) else []  # one for all layers, or by kind of layer
+        kinds = {str(v.get("rope_type") or v.get("type")) for v in values if isinstance(v, dict)}
+        if odd := sorted(kind for kind in kinds if any(part in kind for part in ROPE_BY_LENGTH)):
+            raise SetupError(
+                f"config.json: {key} has rope_type {odd[0]!r}: in transformers the states of a sample would depend on "
+                "the length of the batch that it is computed in; this model is not supported"
             )
 
 

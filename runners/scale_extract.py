@@ -18,12 +18,21 @@ from harness.response import loads
 from harness.store import golden_text
 from runners.examining import Examiner
 from runners.extract import Limits, Summary, extract, wanted, windows
-from runners.extract_job import Job, Resuming, about_of, contents_of, limits_of, resuming, run_of
+from runners.extract_job import (
+    Job,
+    Resuming,
+    about_of,
+    contents_of,
+    demand_all,
+    limits_of,
+    read_again,
+    resuming,
+    run_of,
+)
 from runners.extract_plan import Survey
 from runners.manifests import Manifest, manifest_text, read_manifest, run_differences
 from runners.out_place import held, put_apart, put_contents
 from runners.places import Place
-from runners.sample_rows import read_samples
 from runners.scale import Cluster, Row, connected, spread
 from runners.shards import NAME, About, Kept, problems, write_shard
 from runners.standing import Done, count_in, pair
@@ -188,6 +197,7 @@ def run_on_cluster(
             for manifest in _spread(cluster, task, facts, ours, number):
                 summary.add(manifest)
                 tick(manifest)
+            demand_all(job, summary, ours.survey)
             return summary.resumed(ours.changed, ours.vanished)
 
 
@@ -203,7 +213,7 @@ def _asked(
 def _spread(cluster: Cluster, task: Task, facts: Facts, ours: Resuming, number: int) -> Iterator[Manifest]:
     """The shards that the workers write, as they come."""
     per_row = max(1, min(MAX_SHARDS_A_ROW, ours.survey.shards // (cluster.workers * ROWS_A_WORKER)))
-    samples = read_samples(task.job.samples, facts.vocab_size)
+    samples = read_again(task.job, facts, task.about)
     rows = list(rows_of(samples, limits_of(task.job, facts), ours.done, number, per_row))
     for found in spread(cluster, rows, partial(ShardWorker, task)) if rows else ():
         yield from map(_parsed, found["manifests"])

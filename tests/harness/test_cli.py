@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from harness import cli, cli_base
@@ -45,6 +46,30 @@ def jsonl(tmp_path: Path) -> Path:
     unnamed = {key: value for key, value in good.items() if key != "name"}
     path.write_text("\n".join([json.dumps(unnamed), "{broken", "", json.dumps(good)]) + "\n")
     return path
+
+
+def numbers(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Each option of the program that takes a number with a point, behind its command's name."""
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from numbers(inner, (*path, name))
+    for param in command.params:
+        if param.type.name in ("float", "float range"):
+            yield (*path, param.opts[0])
+
+
+def test_no_number_may_be_nan_or_infinite() -> None:
+    """NaN is within no bound, and no comparison keeps it out: every such option of every command is a wrong call."""
+    found = list(numbers(get_command(cli.app)))
+    own = ("golden", "capture", "--timeout")  # has bounds in words of its own, and a test of them
+    assert {("extract", "--min-agreement"), ("gate", "--max-age"), own} <= set(found)
+    for args in found:
+        if args == own:
+            continue
+        for value in ("nan", "inf", "-inf"):
+            result = CliRunner().invoke(cli.app, [*args, value])
+            assert (result.exit_code, result.stdout) == (2, ""), (args, value)
+            assert args[-1] in result.stderr
+        assert "nan is no finite number" in CliRunner().invoke(cli.app, [*args, "nan"]).stderr
 
 
 def test_a_golden_is_verified_with_its_true_ids() -> None:

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, LlamaModel
 from transformers.utils import logging
 
 from harness.errors import SetupError
-from runners import backend_transformers, tensors
+from runners import backend_transformers, model_folder, tensors
 from runners.backend_transformers import Loading, TransformersBackend, buckets, save_random
 from runners.states import States
 from runners.tiny import make_tiny
@@ -288,6 +288,24 @@ def test_positions_that_depend_on_the_batch_are_refused(key: str, rope: Any, nam
 def test_positions_by_kind_of_layer_are_looked_through() -> None:
     """Some models have parameters for each kind of layer; those that do not depend on the batch pass."""
     fixed = {"full_attention": {"rope_type": "yarn"}, "sliding_attention": {"rope_type": "default"}}
-    backend_transformers._demand_fixed_rope({"rope_parameters": fixed, "rope_scaling": None})
+    model_folder.demand_fixed_rope({"rope_parameters": fixed, "rope_scaling": None})
     with pytest.raises(SetupError, match="rope_type 'dynamic'"):
-        backend_transformers._demand_fixed_rope({"rope_parameters": {**fixed, "other": {"rope_type": "dynamic"}}})
+        model_folder.demand_fixed_rope({"rope_parameters": {**fixed, "other": {"rope_type": "dynamic"}}})
+
+
+@pytest.mark.parametrize("fails_at", [1, 2])
+def test_a_forward_that_fails_is_told(fails_at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of an architecture that transformers cannot run so: when it is tried, or with a sample that is otherwise."""
+    calls = []
+
+    def forward(self: Any, *args: Any, **how: Any) -> Any:
+        calls.append(how)
+        if len(calls) == fails_at:
+            raise AttributeError("'NoneType' object has no attribute 'chunk_size'")
+        return real(self, *args, **how)
+
+    real = LlamaModel.forward
+    monkeypatch.setattr(LlamaModel, "forward", forward)
+    said = r"forward of LlamaModel fails in transformers .*AttributeError: 'NoneType' object .*not supported"
+    with pytest.raises(SetupError, match=said):
+        TransformersBackend(tiny("llama"), Loading(dtype="fp32")).states(sequences(2, seed=1))

@@ -1,11 +1,14 @@
 """One extraction from file to folder."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from harness.errors import SetupError
-from runners.extract_job import Job, limits_of, run_job
+from runners.extract import Summary
+from runners.extract_job import Job, demand_all, limits_of, run_job
 from runners.extract_plan import Survey
 from runners.manifests import read_manifest
 from runners.model_folder import file_sha256
@@ -65,3 +68,44 @@ def test_limits() -> None:
     assert limits_of(job, k25).bytes_per_token == 56 * 1024 + 17
     with pytest.raises(SetupError, match="--max-length 65: none is made for 64 positions"):
         limits_of(Job(Path("s"), Path("o"), max_length=65), FACTS)
+
+
+@pytest.mark.parametrize(
+    ("samples", "said"),
+    [
+        pytest.param(drawn(3, seed=9), "was replaced or changed while the run was at work", id="others"),
+        pytest.param(drawn(2), "was replaced or changed while the run was at work", id="fewer"),
+        pytest.param(None, "cannot be read: No such file", id="gone"),
+    ],
+)
+def test_a_file_replaced_after_the_survey_is_refused(tmp_path: Path, samples: Any, said: str) -> None:
+    """What was surveyed is what is computed: nothing is written of another file, and the run does not end well."""
+    job = Job(samples_file(tmp_path / "s.parquet", drawn(3)), tmp_path / "out")
+
+    def replace_it(_: Any) -> Any:
+        samples_file(job.samples, samples) if samples else job.samples.unlink()
+        return lambda _: None
+
+    with pytest.raises(SetupError, match=said):
+        run_job(job, Arithmetic(), start=replace_it)
+    assert list((tmp_path / "out").glob("shard-*")) == []
+
+
+def test_a_file_changed_while_it_is_read_is_told(tmp_path: Path) -> None:
+    """After the last sample was read."""
+    job = Job(samples_file(tmp_path / "s.parquet", drawn(3)), tmp_path / "out")
+
+    def change_it(found: Any) -> Any:
+        samples_file(job.samples, drawn(2))
+        return found
+
+    with pytest.raises(SetupError, match="was replaced or changed while"):
+        run_job(replace(job, shard_bytes=1), Arithmetic(wrong=change_it))
+
+
+def test_fewer_samples_than_surveyed_are_no_good_end(tmp_path: Path) -> None:
+    """Whatever the reason: the count is held against the survey."""
+    job = Job(samples_file(tmp_path / "s.parquet", drawn(3)), tmp_path / "out")
+    with pytest.raises(SetupError, match="3 samples were to be computed, 2 were"):
+        demand_all(job, Summary(samples=1, set_aside=1), Survey(samples=3))
+    demand_all(job, Summary(samples=2, set_aside=1), Survey(samples=3))
