@@ -264,8 +264,8 @@ def _raw(value: Any) -> str | None:
 
 def _error_inside(value: Any, wrong: ProviderError) -> Answer:
     """A body with a field of the wrong type may still say which error it is: that is worth more than the type."""
-    error = value.get("error") if isinstance(value, dict) else None
+    error, provider = (value.get("error"), value.get("provider")) if isinstance(value, dict) else (None, None)
+    provider = provider if isinstance(provider, str) else None
     if error is None:
-        raise wrong
-    provider = value.get("provider")
-    return Answer(error=error, provider=provider if isinstance(provider, str) else None)
+        raise ProviderError(str(wrong), raw=wrong.raw, provider=provider) from wrong
+    return Answer(error=error, provider=provider)

@@ -12,7 +12,7 @@ from typing import Any
 
 from harness.catalog import Endpoint
 from harness.errors import SetupError
-from runners.budget import NANO, Price, Purse
+from runners.budget import MOST, NANO, Price, Purse
 from runners.judging import Judged
 from runners.ledger_rows import ANSWERED, Totals
 from runners.pacing import Pace
@@ -142,9 +142,10 @@ class Desk:
         self.purse = self.purse.settle(reserved, cost)
         self.sets[dataset].cost_nano += cost
         if self.purse.excess > before:
+            least = "at least " if cost >= MOST else ""
             self.stop(
                 "bill",
-                f"data set {dataset}: a request was billed {cost / NANO:.6f} USD, more than the worst case of "
+                f"data set {dataset}: a request was billed {least}{cost / NANO:.6f} USD, more than the worst case of "
                 f"{reserved / NANO:.6f} USD; compare the price list with the bill before you go on",
             )
         self.changed.set()
