@@ -336,3 +336,11 @@ def test_a_redirection_is_a_wrong_base_url(tmp_path: Path) -> None:
     assert (result.exit_code, len(app.asked)) == (1, 1)
     assert "no-api: HTTP 301 to https://elsewhere/ in the place of an answer; the API does not" in result.stderr
     assert "0 samples, $0.0000 spent, 8 prompts open" in result.stdout
+
+
+def test_the_help_names_what_a_first_run_needs() -> None:
+    """The variable of the key, when a provider is dropped, Ctrl-C, every exit code, and what a data set is known by."""
+    told = " ".join(run("--help").stdout.split())
+
+    for word in ("OPENROUTER_API_KEY", "5% of its last 200", "Ctrl-C", "130", "known by its file's name", "--ungated"):
+        assert word in told, word

@@ -327,7 +327,7 @@ async def test_a_host_without_habits_is_told_of_calibrate(tmp_path: Path) -> Non
     for _ in range(2):
         ran = await run(tmp_path, Direct(host()), prompts(300), what, recipe=recipe)
         assert (ran.stop.why, ran.stop.lasting) == ("quality", True)
-        assert "learn them from recordings with `tokenproof calibrate`, then `tokenproof rejudge`" in ran.stop.text
+        assert "`tokenproof calibrate` learns habits from recordings; then `tokenproof rejudge`" in ran.stop.text
         assert "--habits" in ran.stop.text
 
 
