@@ -264,7 +264,7 @@ def _told(summary: "Summary", out: str, agreement: str) -> str:
     parts += [f"{summary.done_before} stood there already"] if summary.done_before else []
     parts += [f"{summary.changed} of other ids or another mask than before"] if summary.changed else []
     parts += [f"{summary.vanished} that the samples file has no more"] if summary.vanished else []
-    parts += [f"{summary.over_long} over-long"] if summary.over_long else []
+    parts += [f"{summary.over_long} over-long, {summary.dropped} of them left out"] if summary.over_long else []
     parts += [f"{summary.set_aside} set aside"] if summary.set_aside else []
     parts += [agreement] if agreement else []
     return report.printable(f"{out}: {', '.join(parts)}")

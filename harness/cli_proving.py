@@ -124,10 +124,12 @@ def print_plan(job: "Job", facts: "Facts", rate: float | None, as_json: bool) ->
     told, free = plan.survey, plan.free_bytes
     if as_json:
         counts = {"samples": told.samples, "tokens": told.tokens, "done": told.done, "over_long": told.over_long}
+        counts["dropped"] = told.dropped
         size = {"state_bytes_per_token": plan.state_bytes_per_token, "n_bytes": plan.n_bytes, "files": plan.files}
         print(json.dumps({**counts, **size, "hours": plan.hours, "free_bytes": free, "fits": plan.fits}))
         return int(not plan.fits)
-    print(f"{told.samples:,} samples, {told.tokens:,} tokens; {told.done:,} stand there, {told.over_long:,} over-long")
+    over_long = f"{told.over_long:,} over-long, {told.dropped:,} of them left out"
+    print(f"{told.samples:,} samples, {told.tokens:,} tokens; {told.done:,} stand there, {over_long}")
     print(
         f"{plan.n_bytes / 1e9:,.3f} GB in {plan.files:,} files: {plan.state_bytes_per_token:,} bytes a token of states"
     )

@@ -14,6 +14,7 @@ import typer
 from harness import report
 from harness.cli_base import JsonOption, clean_ends, complain
 from harness.encoder import load_vocab
+from harness.errors import SetupError
 from harness.settings import settings
 
 if TYPE_CHECKING:
@@ -90,6 +91,11 @@ def ls(
     """List the shards by their manifests, without reading the states.
 
     \b
+    exit code 0  done
+              1  a manifest cannot be read: named on stderr, the others are listed
+              2  wrong call, or no shard there
+
+    \b
     examples:
       tokenproof shards ls states
       tokenproof shards ls states --samples
@@ -99,9 +105,16 @@ def ls(
         from runners.manifests import read_manifest
         from runners.shards import manifests
 
-        rows = []
-        for path in manifests(folder):
-            manifest = read_manifest(path)
+        rows, bad = [], 0
+        if not (paths := manifests(folder)):
+            raise SetupError(f"{folder}: no shard in it; expected files such as shard-000000.json")
+        for path in paths:
+            try:
+                manifest = read_manifest(path)
+            except SetupError as error:
+                complain(str(error))
+                bad += 1
+                continue
             if as_json:
                 told: dict[str, Any] = {"shard": path.stem, "run": manifest.run, "samples_file": manifest.samples_file}
                 told |= {"samples": list(manifest.samples), "set_aside": list(manifest.set_aside)}
@@ -116,6 +129,8 @@ def ls(
                 rows.append(_shard_row(path.stem, manifest))
         if rows:
             print(*report.plain_table(HEADERS, rows), sep="\n")
+        if bad:
+            raise typer.Exit(report.EXIT_REJECTED)
 
 
 def _shard_row(name: str, manifest: "Manifest") -> tuple[str, ...]:

@@ -46,6 +46,7 @@ class Summary:
     Attributes:
         done_before: Samples that stood there already.
         over_long: What the policy met; `over_long_ids` names the first of them, as the other lists do.
+        dropped: Of these, the ones that are left out.
         changed: Samples that stood there with other ids or another mask, and were computed again.
         vanished: Samples that stand there and that the samples file has no more.
     """
@@ -56,6 +57,7 @@ class Summary:
     shards: int = 0
     done_before: int = 0
     over_long: int = 0
+    dropped: int = 0
     set_aside: int = 0
     over_long_ids: list[str] = field(default_factory=list)
     changed: int = 0
@@ -196,6 +198,7 @@ def wanted(
             summary.over_long += 1
             summary.over_long_ids += [sample.id] if len(summary.over_long_ids) < MAX_NAMED else []
         if fitting is None:
+            summary.dropped += 1
             continue
         before = done.get(sample.id)
         if listed is not None:

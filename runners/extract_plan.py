@@ -44,7 +44,8 @@ class Survey:
     Attributes:
         samples, tokens, shards: To be computed and written; `longest` in ids.
         name_bytes: Of the samples' ids.
-        done: Samples that stand there already; `over_long` are those that the policy met.
+        done: Samples that stand there already; `over_long` are those that the policy met, `dropped` those
+            of them that are left out.
         changed: Those that stand there with other ids or another mask, and are to be computed.
         listed: The hashes of all that are done or to be computed, in order.
     """
@@ -56,6 +57,7 @@ class Survey:
     name_bytes: int = 0
     done: int = 0
     over_long: int = 0
+    dropped: int = 0
     changed: tuple[str, ...] = ()
     listed: Done = field(default_factory=dict, compare=False, repr=False)
 
@@ -72,7 +74,7 @@ def survey(samples: Iterable[Sample], limits: Limits, done: Done) -> Survey:
         n_tokens += sum(lengths)
         longest = max(longest, *lengths)
         name_bytes += sum(len(sample.id.encode()) for sample in group)
-    counts = (summary.done_before, summary.over_long)
+    counts = (summary.done_before, summary.over_long, summary.dropped)
     return Survey(n, n_tokens, longest, shards, name_bytes, *counts, tuple(changed), listed)
 
 

@@ -19,6 +19,7 @@ LISTS = ("prompt_ids", "output_ids", "loss_mask")
 KINDS: Mapping[str, Kind] = {name: ("int",) if name in LISTS else "text" for name in (*NEEDED, *OPTIONAL)}
 WORDS = {name: "a list of whole numbers" if name in LISTS else "text" for name in KINDS}
 ACCEPTED = frozenset({"exact", "verified"})
+MAX_NAME = 1 << 16  # characters: in the list of a folder's contents each sample has one line, of bounded length
 AS_EXPORTED = "write the file with `tokenproof export`, or convert the column"
 
 
@@ -64,6 +65,8 @@ def _sample(row: Mapping[str, Any], vocab_size: int) -> Sample:
         raise SetupError(f"column 'id' is {'null' if name is None else 'empty'}; expected text, and not empty")
     if row.get("data_set") is not None:
         name = f"{row['data_set']}/{name}"
+    if len(name) > MAX_NAME:
+        raise SetupError(f"an id of {len(name):,} characters; expected {MAX_NAME:,} at most, with its data set's name")
     prompt, output, mask = (_numbers(row, key) for key in LISTS)
     if not output or len(mask) != len(output):
         raise SetupError(f"{len(output)} output_ids with a loss_mask of {len(mask)}; expected one or more, as many")

@@ -183,8 +183,8 @@ def run_on_cluster(
     with connected(cluster):
         place = Place(out)
         with held(place, job.layout, complain) as claim:
-            facts, told = _asked(cluster, make_backend, make_examiner)
-            task = Task(job, out, make_backend, make_examiner, about_of(job, facts, told))
+            facts, examined = _asked(cluster, make_backend, make_examiner)
+            task = Task(job, out, make_backend, make_examiner, about_of(job, facts, examined))
             _, whole, number = standing_at(place, task.about.run, complain)
             here = replace(job, out=place.local or job.out)
             put_away = partial(put_apart, place, word="old")
@@ -193,11 +193,12 @@ def run_on_cluster(
             claim.claim()
             put_contents(place, contents_of(job, task.about, ours.survey))
             ours.survey.listed.clear()  # a line a sample, and needed no more
-            summary = Summary(done_before=ours.survey.done, over_long=ours.survey.over_long)
+            told = ours.survey
+            summary = Summary(done_before=told.done, over_long=told.over_long, dropped=told.dropped)
             for manifest in _spread(cluster, task, facts, ours, number):
                 summary.add(manifest)
                 tick(manifest)
-            demand_all(job, summary, ours.survey)
+            demand_all(job, summary, told)
             return summary.resumed(ours.changed, ours.vanished)
 
 

@@ -98,6 +98,25 @@ def test_ls_lists_shards_samples_and_runs(tmp_path: Path) -> None:
     assert json.loads(rows[0])["run"]["layers"]["aux"] == [2, 4, 5]
 
 
+def test_ls_of_a_folder_without_shards_ends_with_two(tmp_path: Path) -> None:
+    """Nothing printed would look like a folder that was looked through."""
+    result = run("ls", tmp_path)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "no shard in it" in result.stderr
+
+
+@pytest.mark.parametrize("more", [[], ["--samples"], ["--json"]])
+def test_ls_lists_the_others_beside_a_bad_manifest(tmp_path: Path, more: list[str]) -> None:
+    """Which is named; exit code 1."""
+    folder_of(tmp_path)
+    (tmp_path / "shard-000001.json").write_text("{}")
+    result = run("ls", tmp_path, *more)
+    assert result.exit_code == 1
+    assert "shard-000000" in result.stdout
+    assert "shard-000002" in result.stdout
+    assert f"{tmp_path}/shard-000001.json is no manifest" in result.stderr
+
+
 def test_sample_shows_ids_with_pieces_and_mask(tmp_path: Path) -> None:
     """For eyes, as JSON, and as a file of its own."""
     one = sample("chat/1", [163_587, 2482], [19, 13], [0, 1])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.errors import SetupError
-from runners.extract import Limits, Summary, extract, fitted, windows
+from runners.extract import Limits, Summary, extract, fitted, wanted, windows
 from runners.extract_plan import survey
 from runners.manifests import Manifest, run_block
 from runners.shards import About, Kept, ShardSink, problems, sample_line, write_shard
@@ -168,12 +168,22 @@ def test_over_long_samples_follow_the_policy(policy: Any, one: Sample, expected:
     assert fitted(one, Limits(64, policy, 1, 1)) == expected
 
 
+def test_what_cutting_leaves_out_is_counted() -> None:
+    """Of three that are over-long two are cut, and one has nothing left that is trained on."""
+    summary, limits = Summary(), Limits(64, "cut", 1, 1)
+    samples = [LONG, sample("fits", [1], [2]), sample("prompt", [1] * 64, [2]), sample("too", [1] * 60, [2] * 9)]
+    assert [one.id for one in wanted(samples, limits, {}, summary)] == ["long", "fits", "too"]
+    assert (summary.over_long, summary.dropped) == (3, 1)
+    told = survey(samples, limits, {})
+    assert (told.samples, told.over_long, told.dropped) == (3, 3, 1)
+
+
 def test_over_long_samples_are_counted_and_named(tmp_path: Path) -> None:
     """In every run, also where everything else is done."""
     samples = [*drawn(3), LONG]
     for _ in range(2):
         summary = run(tmp_path, samples)
-        assert (summary.over_long, summary.over_long_ids) == (1, ["long"])
+        assert (summary.over_long, summary.dropped, summary.over_long_ids) == (1, 1, ["long"])
     assert len(lines(tmp_path)) == 3
     with pytest.raises(SetupError, match=r"'long' has 70 ids, --max-length is 64; raise it"):
         fitted(LONG, Limits(64, "refuse", 1, 1))

@@ -53,7 +53,7 @@ def test_what_stands_there_and_what_is_too_long_is_left_out() -> None:
     done = {"s1": (some[1].ids_sha256, some[1].mask_sha256)}
 
     assert survey(some, limits(50), done) == Survey(
-        samples=2, tokens=20, longest=10, shards=1, name_bytes=4, done=1, over_long=2
+        samples=2, tokens=20, longest=10, shards=1, name_bytes=4, done=1, over_long=2, dropped=2
     )
 
 

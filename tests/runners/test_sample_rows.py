@@ -10,10 +10,12 @@ import pytest
 
 from harness.errors import SetupError
 from harness.vocab import VOCAB_SHA256
-from runners.sample_rows import NEEDED, OPTIONAL, read_samples
+from runners.contents import read_contents
+from runners.extract_job import Job, run_job
+from runners.sample_rows import MAX_NAME, NEEDED, OPTIONAL, read_samples
 from runners.samples import COLUMNS
 from runners.tables import table_file
-from tests.runners.states_kit import KINDS, VOCAB, drawn, sample, samples_file
+from tests.runners.states_kit import KINDS, VOCAB, Arithmetic, drawn, sample, samples_file
 
 
 def test_samples_come_as_they_were_written(tmp_path: Path) -> None:
@@ -72,6 +74,19 @@ def test_ids_are_told_apart_by_their_data_set(tmp_path: Path) -> None:
             table.add({"id": "1", "prompt_ids": [1], "output_ids": [2], "loss_mask": [1], "data_set": name})
 
     assert [one.id for one in read_samples(path, VOCAB)] == ["chat/1", "code/1"]
+
+
+@pytest.mark.parametrize("character", ["x", "\1", "\U0001f600"])
+def test_a_name_that_no_list_could_hold_is_refused(tmp_path: Path, character: str) -> None:
+    """The longest that is taken comes back from the contents of a folder; one more character is told at once."""
+    name = character * MAX_NAME
+    path = samples_file(tmp_path / "s.parquet", [sample(name, [1], [2])])
+    run_job(Job(path, tmp_path / "out"), Arithmetic())
+    assert list(read_contents(tmp_path / "out").samples) == [name]
+
+    samples_file(path, [sample(f"{name}x", [1], [2])])
+    with pytest.raises(SetupError, match="an id of 65,537 characters; expected 65,536 at most"):
+        list(read_samples(path, VOCAB))
 
 
 def test_the_columns_of_a_run_are_the_ones_that_are_read() -> None:
