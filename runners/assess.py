@@ -25,7 +25,7 @@ NOBODY = "a provider that does not say its name"
 
 SEE = "see why in rejected.parquet"
 WAYS = {
-    "unverified": "nothing confirms their counts, for want of a bill or of habits that are known: `tokenproof calibrate` "
+    "unverified": "nothing confirms their counts, for want of a bill or of known habits: `tokenproof calibrate` "
     "learns habits from recordings; then `tokenproof rejudge` and go on, both with --habits",
     "prompt-unverified": "nobody tells how long its prompts are: go on with --allow-unverified-prompt if that will do",
 }
