@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -113,7 +113,7 @@ def generate(
         n, allow = n_judges(judges), allow_unverified_prompt
         stop = run_it(launched(loaded, ungated, habits, n, amend, allow_unverified_prompt=allow), to)
         if not stop.good:
-            complain(f"stopped: {said(stop)}" + ("" if stop.lasting else "; the same command goes on from here"))
+            _say(f"stopped: {said(stop)}" + ("" if stop.lasting else "; the same command goes on from here"))
         code = 0 if stop.good else INTERRUPTED if stop.why == "interrupted" else 1
         try:
             told = write_samples(loaded.out, judging(None, None, False, habits).kit, allow_unverified_prompt)
@@ -127,6 +127,12 @@ def generate(
         else:
             print_summary(told)
         raise typer.Exit(code)
+
+
+def _say(text: str) -> None:
+    """To stderr, where anybody reads it: a pipe that is closed or a full disk ends no run and costs no samples."""
+    with suppress(OSError):
+        complain(text)
 
 
 def n_judges(typed: int | None) -> int:
@@ -231,9 +237,9 @@ def watching(launch: "Launch", planned: "dict[str, Planned]") -> "Iterator[tuple
                     log.write(f"{at} {line}\n".encode())
             except OSError as error:  # what was paid for is worth more than its log
                 log = None
-                complain(f"{path} cannot be written any more: {error.strerror or error}; the run goes on without it")
+                _say(f"{path} cannot be written any more: {error.strerror or error}; the run goes on without it")
             if live is None:
-                complain(line)
+                _say(line)
 
         lines = LogView(planned, write)
 

@@ -344,3 +344,20 @@ def test_the_help_names_what_a_first_run_needs() -> None:
 
     for word in ("OPENROUTER_API_KEY", "5% of its last 200", "Ctrl-C", "130", "known by its file's name", "--ungated"):
         assert word in told, word
+
+
+def test_nobody_who_reads_stderr_costs_no_samples(tmp_path: Path) -> None:
+    """A pipe that is closed at the first line: the run goes on to its samples, and its log has every line."""
+    app = Counted(0.01)
+    with Served(app) as url:
+        path = written(tmp_path, url, 20)
+        command = [*COMMAND, str(path), *UNGATED, "--json"]
+        env = {**os.environ, "OPENROUTER_API_KEY": "sk-none"}
+        reader, writer = os.pipe()
+        os.close(reader)
+        ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=writer, env=env, cwd=ROOT, timeout=60, check=False)
+        os.close(writer)
+
+    told = json.loads(ran.stdout)
+    assert (told["samples"], len(app.asked)) == (20, 20)
+    assert "stop: done" in (tmp_path / "out" / "run.log").read_text().splitlines()[-1]
