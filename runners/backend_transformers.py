@@ -59,6 +59,7 @@ class TransformersBackend:
         self._how, about = how, read_model_folder(folder)
         n_layers = about.number("num_hidden_layers")
         self._aux = choose_layers(how.layers, n_layers)
+        self._code = code_told(about, trusted=how.trust_remote_code)
         self._model = _load(about, how)
         self._decoder = _decoder(self._model)
         demand_fixed_rope(self._decoder.config.to_dict())
@@ -184,7 +185,7 @@ class TransformersBackend:
             aux_layers=self._aux,
             last_norm=how.last_norm,
             told={"attention": str(self._decoder.config._attn_implementation), "device": self._device.type}
-            | code_told(about.path, trusted=how.trust_remote_code),
+            | self._code,
         )
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +47,7 @@ class ModelFolder:
         name: `owner/name` of a Hugging Face cache, else the folder's own name.
         revision: Of a Hugging Face cache; None elsewhere.
         config: The values of the text model: `text_config` where the model has more than one part.
+        code_elsewhere: Code of another repository that config.json names, in `auto_map`; None for none.
     """
 
     path: Path
@@ -55,6 +56,7 @@ class ModelFolder:
     architecture: str
     config: Mapping[str, Any]
     config_sha256: str
+    code_elsewhere: str | None = None
 
     def number(self, key: str) -> int:
         """A positive whole number of the configuration.
@@ -125,7 +127,17 @@ def read_model_folder(folder: str | Path) -> ModelFolder:
         str(named[0] if isinstance(named, list) and named else named),
         config,
         hashlib.sha256(data).hexdigest(),
+        next((name for name in _texts(value.get("auto_map")) if "--" in name), None),
     )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a value of JSON."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _texts(part)
 
 
 def _demand_bounds(file: Path, where: str, config: Mapping[str, Any]) -> None:
@@ -197,9 +209,20 @@ def weights_sha256(folder: Path) -> str | None:
     return _files_sha256(folder, read_weights(folder).files)
 
 
-def code_told(folder: Path, *, trusted: bool) -> dict[str, Any]:
-    """What a run says of code in the model's folder: whether it may run, and which it is; SetupError as below."""
-    return {"trust_remote_code": trusted} | ({"code_sha256": code_sha256(folder)} if trusted else {})
+def code_told(about: ModelFolder, *, trusted: bool) -> dict[str, Any]:
+    """What a run says of code in the model's folder: whether it may run, and which it is.
+
+    Raises:
+        SetupError: A file cannot be read, or code of another repository would run, which nobody looks at here.
+    """
+    if not trusted:
+        return {"trust_remote_code": False}
+    if about.code_elsewhere:
+        raise SetupError(
+            f"{about.path}/config.json: auto_map names {about.code_elsewhere!r:.100}, code that is not in the folder; "
+            "put its files there and take the repository off the name, or leave --trust-remote-code out"
+        )
+    return {"trust_remote_code": True, "code_sha256": code_sha256(about.path)}
 
 
 def code_sha256(folder: Path) -> str | None:

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from harness.errors import SetupError
-from runners.model_folder import BOUNDS, MAX_CONFIG_BYTES, code_sha256, read_model_folder, read_weights, weights_sha256
+from runners.model_folder import (
+    BOUNDS,
+    MAX_CONFIG_BYTES,
+    code_sha256,
+    code_told,
+    read_model_folder,
+    read_weights,
+    weights_sha256,
+)
 
 K25 = {
     "architectures": ["KimiK25ForConditionalGeneration"],
@@ -118,6 +126,15 @@ def test_the_hash_of_code_is_of_every_python_file(tmp_path: Path) -> None:
         for name, data in (("modeling.py", b"2"), ("parts/norm.py", b"1"))
     )
     assert code_sha256(tmp_path) == hashlib.sha256(lines.encode()).hexdigest()
+
+
+def test_code_of_another_repository_is_refused_where_code_may_run(tmp_path: Path) -> None:
+    """It lies in a cache, and no hash of the folder tells of it; where no code may run, the name does not matter."""
+    auto_map = {"AutoConfig": "configuration.C", "AutoModelForCausalLM": ["owner/other--modeling.M", None]}
+    about = read_model_folder(folder_of(tmp_path, {"auto_map": auto_map}))
+    assert code_told(about, trusted=False) == {"trust_remote_code": False}
+    with pytest.raises(SetupError, match=r"auto_map names 'owner/other--modeling\.M', code that is not in the folder"):
+        code_told(about, trusted=True)
 
 
 INDEX = '{"weight_map": {"a": "m-2.safetensors", "b": "m-1.safetensors", "c": "m-2.safetensors"}}'
