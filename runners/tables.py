@@ -102,7 +102,7 @@ def read_rows(path: Path, wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
     with _opened(path) as file:
         if missing := [name for name in wanted if name not in file.schema_arrow.names]:
             raise SetupError(f"{path} has no column {missing[0]!r}")  # else the library would leave it out
-        left = file.metadata.num_rows
+        left, values = file.metadata.num_rows, _plain_values(file, wanted)
         for batch in file.iter_batches(batch_size=READ_ROWS, columns=list(wanted)):
             left -= batch.num_rows
             try:
@@ -111,9 +111,26 @@ def read_rows(path: Path, wanted: Sequence[str]) -> Iterator[dict[str, Any]]:
                 raise SetupError(
                     f"{path}: column {_undecodable(batch)!r} holds bytes that are no UTF-8 text"
                 ) from error
-            yield from rows
-        if left and wanted:  # a page whose header is damaged may be passed over without a word
-            raise SetupError(f"{path}: {left} rows less than it says; it is damaged: copy or write it again")
+            for row in rows:
+                for name in values:
+                    values[name] -= len(row[name] or ".") if isinstance(row[name], list) else 1
+                yield row
+        # pages have checksums, their headers do not: a damaged one may pass over a page or values without a word
+        if wanted and (left or any(values.values())):
+            raise SetupError(f"{path}: rows or values less than it says; it is damaged: copy or write it again")
+
+
+def _plain_values(file: pq.ParquetFile, wanted: Sequence[str]) -> dict[str, int]:
+    """How many values the footer tells of columns that are no objects: an empty list and a null are one each."""
+    groups = [file.metadata.row_group(k) for k in range(file.metadata.num_row_groups)]
+    found: dict[str, int] = {}
+    for k, path in enumerate(file.schema.column(k).path for k in range(len(file.schema))):
+        name = path.partition(".")[0]
+        if name in wanted and path.count(".") in (0, 2) and file.schema.column(k).max_repetition_level < 2:
+            kind = file.schema_arrow.field(name).type
+            if not pa.types.is_struct(kind) and not pa.types.is_nested(getattr(kind, "value_type", pa.null())):
+                found[name] = sum(group.column(k).num_values for group in groups)
+    return found
 
 
 def _undecodable(batch: pa.RecordBatch) -> str:
