@@ -45,6 +45,10 @@ class Stubs:
         """The same for each."""
         return [Judged("exact", True, 1, (), PACKED) for _ in batch]
 
+    def against(self, verdict: Verdict) -> tuple[str, ...]:
+        """Nothing."""
+        return ()
+
 
 class Billing:
     """The emulator behind bills of our own.

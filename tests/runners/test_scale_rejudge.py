@@ -128,7 +128,7 @@ def test_two_workers_one_killed_midway_give_what_one_machine_gives(tmp_path: Pat
     assert before == everything(far)
     changes = rejudge(near, kit(), hashes(kit().habits))
 
-    mortal = Mortal(MINE.habits, MINE.vocab, MINE.facts, grave)
+    mortal = Mortal(MINE.habits, MINE.vocab, MINE.facts, grave=grave)
     found = rejudge_on_cluster(
         far, mortal, Cluster("local", workers=2), lambda: ticks.append(1), part_bytes=4000, parts_a_worker=2
     )
