@@ -45,8 +45,8 @@ async def said(head: bytes, body: bytes, key: str | None = None) -> Reply:
             await transport.close()
 
 
-TEXT = b'{"choices": [], "said": "sk-made-up-0123456789"}' * 50
-GONE = TEXT.replace(b"sk-made-up-0123456789", REMOVED.encode())
+TEXT = b'{"choices": [], "said": "sk-made-up-for-this-test"}' * 50
+GONE = TEXT.replace(b"sk-made-up-for-this-test", REMOVED.encode())
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ async def test_a_packed_reply_is_unpacked(name: str, body: bytes) -> None:
     head = f"Content-Encoding: {name}\r\nContent-Length: {len(body)}\r\n".encode()
     reply = await said(head, body)
     assert (reply.body, reply.headers) == (TEXT, {"connection": "close", "content-length": str(len(body))})
-    reply = await said(head, body, "sk-made-up-0123456789")
+    reply = await said(head, body, "sk-made-up-for-this-test")
     assert (reply.body, reply.echoed) == (GONE, True)
 
 

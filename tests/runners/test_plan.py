@@ -151,7 +151,7 @@ def test_the_dearest_price_counts(tmp_path: Path) -> None:
     assert plan.notes == ("the 2 endpoints have 2 prices; the dearest is taken",)
 
 
-@pytest.mark.parametrize("n_words", [20, 600])
+@pytest.mark.parametrize("n_words", [40, 600])
 def test_disk_is_not_too_little_and_not_twice_too_much(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_words: int
 ) -> None:
