@@ -1,6 +1,6 @@
 """One attempt at one prompt: reserved, sent, told apart, written down, settled.
 
-What came is in the ledger before anything else is done with it. Knows nothing of which prompt comes next.
+What came is told apart and is in the ledger before it is judged. Knows nothing of which prompt comes next.
 """
 
 import asyncio

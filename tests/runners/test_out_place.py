@@ -1,12 +1,8 @@
 """The folder of a cluster's run on file systems of several kinds: one run at a time, nothing of others touched."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
-import fsspec
 import pytest
-from fsspec.implementations.arrow import ArrowFSWrapper
-from pyarrow.fs import LocalFileSystem
 
 from harness.errors import SetupError
 from runners.contents import NAME, Contents
@@ -15,20 +11,6 @@ from runners.places import Place
 
 CONTENTS = Contents("native", {"name": "s", "sha256": "0"}, {"s0": ("i", "m")})
 UNSURE = "cannot make a file only where none is, so that two runs which begin in one moment are not kept apart"
-
-
-@pytest.fixture(params=["local", "file-uri", "memory", "pyarrow"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """An empty place of each kind: locked by the system, by a file of its own, and by one without a promise."""
-    folder = tmp_path / "there"
-    made = {
-        "local": lambda: Place(str(folder)),
-        "file-uri": lambda: Place(f"file://{folder}"),
-        "memory": lambda: Place("memory://there/states"),
-        "pyarrow": lambda: Place(str(folder), ArrowFSWrapper(LocalFileSystem())),
-    }
-    yield made[request.param]()
-    fsspec.filesystem("memory").store.clear()
 
 
 def put(place: Place, folder: Path, name: str, data: bytes = b"theirs") -> None:

@@ -1,30 +1,12 @@
 """Folders of any file system: files get there whole, and come back as they were."""
 
 import errno
-from collections.abc import Iterator
 from pathlib import Path
 
-import fsspec
 import pytest
-from fsspec.implementations.arrow import ArrowFSWrapper
-from pyarrow.fs import LocalFileSystem
 
 from harness.errors import SetupError
 from runners.places import Place
-
-
-@pytest.fixture(params=["path", "file-uri", "memory", "pyarrow"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """An empty place of each kind."""
-    folder = tmp_path / "there"
-    made = {
-        "path": lambda: Place(str(folder)),
-        "file-uri": lambda: Place(f"file://{folder}"),
-        "memory": lambda: Place("memory://there/states"),
-        "pyarrow": lambda: Place(str(folder), ArrowFSWrapper(LocalFileSystem())),
-    }
-    yield made[request.param]()
-    fsspec.filesystem("memory").store.clear()
 
 
 def test_a_file_comes_back_as_it_was(place: Place, tmp_path: Path) -> None:
