@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from harness.errors import HarnessError
 from harness.formats import Format
-from harness.prompt import render
+from harness.prompt import render_ids
 from harness.types import Encode, Exchange, Finding, Turn
 
 Status = Literal["verified", "unverified", "contradicted"]
@@ -74,7 +74,7 @@ def _rendered(
     if traits.get("default_system") == "none":
         fmt = replace(fmt, default_system=None)
     try:
-        return render(messages, tools, format=fmt, thinking=thinking, encode=encode).ids
+        return render_ids(messages, tools, format=fmt, thinking=thinking, encode=encode)
     except (HarnessError, TypeError, AttributeError):
         return None  # a request that cannot be rendered (images, parts left out) proves nothing either way
 

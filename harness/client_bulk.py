@@ -8,7 +8,7 @@ client time each, httpx 14 requests/s at 72,000 us; and only plain aiohttp tells
 """
 
 import zlib
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -65,13 +65,13 @@ class AiohttpTransport:
             async with self._session.request(
                 call.method, url, data=body, timeout=timeout, allow_redirects=False
             ) as response:
-                headers = dict(response.headers)
                 packed = response.headers.get("content-encoding", "").lower() in PACKED
                 await self._inbox.read(response.content.iter_any(), parts)
+                headers: Iterable[tuple[str, str]] = response.headers.items()
                 if packed:
                     parts = _unpacked(parts)
-                    headers = {k: v for k, v in headers.items() if k.lower() != "content-encoding"}
-                return self._inbox.reply(response.status, headers.items(), parts)
+                    headers = [(name, value) for name, value in headers if name.lower() != "content-encoding"]
+                return self._inbox.reply(response.status, headers, parts)
         except NOT_SENT as error:
             raise self._inbox.not_sent(error) from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

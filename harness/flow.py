@@ -222,7 +222,7 @@ class Tried:
 
 def try_readings(known: Known, kit: Kit, traits: Traits, modes: Sequence[bool]) -> Tried:
     """Every reading of an answer, and what comes of them; SearchBound where there are too many."""
-    common, rare = _common(known, kit, modes), list[Trial]()
+    common, rare = _common(known, kit, traits, modes), list[Trial]()
 
     def ask() -> list[Trial]:
         # of a cut answer only what came is believed; and with the mode unknown a rare reading exists once a mode
@@ -273,11 +273,11 @@ def _told(base: Verdict, outcome: Outcome, n_readings: int) -> Verdict:
     )
 
 
-def _common(known: Known, kit: Kit, modes: Sequence[bool]) -> list[Trial]:
-    """Trials of rank 0 in every mode."""
+def _common(known: Known, kit: Kit, first: Traits, modes: Sequence[bool]) -> list[Trial]:
+    """Trials of rank 0 in every mode, of which the first has these traits."""
     trials = []
     for mode in modes:
-        traits = traits_of(known, kit, mode)
+        traits = first if mode is modes[0] else traits_of(known, kit, mode)
         found = readings.readings(known.turn, known.fmt, mode, traits)
         trials += [_trial(row, known, kit, traits, mode) for row in found]
     return trials

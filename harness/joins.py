@@ -34,14 +34,21 @@ CONTROL, CALL, UNKNOWN = 16, 17, 255  # kinds of ids beside 4 * begins + ends; C
 MARKS = frozenset(b'!"#$%&()*+,-./:;<=>?@[\\]^_`{|}~')  # as SEAM has them
 
 
-def _table(*kinds: int) -> bytes:
-    """A translation of kinds: 1 for these, 0 for all others."""
-    return bytes(k in kinds for k in range(256))
+BEGUN = bytes(1 << (kind >> 2) if kind < CONTROL else 0 for kind in range(256))
+"""Kind -> a bit for how it begins."""
+GOES_ON = {
+    LETTER: 1 << OTHER | 1 << BLANK,
+    WHITE: 1 << SPACE | 1 << MARK | 1 << OTHER | 1 << BLANK,
+    LINE: 1 << BLANK,
+    REST: 1 << MARK | 1 << OTHER | 1 << BLANK,
+}
+"""How an id ends -> bits of the beginnings that go on with its word.
 
-
-BEGINS = [_table(*range(4 * k, 4 * k + 4)) for k in range(4)]
-ENDS = [_table(*range(k, 16, 4)) for k in range(4)]
-NO_TEXT = _table(CONTROL, CALL)
+A space begins a word after anything but white space, punctuation after a letter or a digit, and all but white space
+after the end of a line; nothing goes on behind a control id.
+"""
+ENDED = bytes(GOES_ON[kind & 3] if kind < CONTROL else 0 for kind in range(256))
+ONES = bytes(min(k, 1) for k in range(256))
 LETTERS = re.compile("[A-Za-z0-9\u4e00-\u9fff]")
 MAX_KEPT = 16384
 IN_CALL = frozenset(CONTROL_IDS[name] for name in ("<|tool_call_begin|>", "<|tool_call_argument_begin|>"))
@@ -111,9 +118,8 @@ def _words(ids: Sequence[int], vocab: Vocab, *, in_calls: bool) -> Iterator[tupl
         for token_id in set(ids):
             known[token_id] = _kind(vocab, token_id)
         kinds = bytes(look(known))
-    joined = _joined(kinds)
+    row, inner = _joined(kinds)
     n = len(ids)
-    row, inner = joined.to_bytes(n, "little"), (joined & joined >> 8).to_bytes(n, "little")
     calls, at = CALL in kinds and not in_calls, inner.find(1)
     while at >= 0:
         start, stop = at - 1, row.find(0, at)
@@ -123,20 +129,16 @@ def _words(ids: Sequence[int], vocab: Vocab, *, in_calls: bool) -> Iterator[tupl
         at = inner.find(1, stop)
 
 
-def _joined(kinds: bytes) -> int:
-    """A byte an id, as one number (little endian): 1 where the id is not known to begin a word.
+def _joined(kinds: bytes) -> tuple[bytes, bytes]:
+    """A byte an id, 1 where the id is not known to begin a word; and 1 where neither it nor the next one is.
 
-    A space begins one after anything but white space, punctuation after a letter or a digit, and all but white space
-    after the end of a line. As numbers, since a loop in Python takes as long as all else that judging does.
+    As numbers of a byte an id (little endian), since a loop in Python takes as long as all else that judging does.
     """
-
-    def lanes(table: bytes) -> int:
-        return int.from_bytes(kinds.translate(table), "little")
-
-    space, mark, other, blank = map(lanes, BEGINS)
-    letter, white, line, _ = (lanes(table) << 8 for table in ENDS)
-    control = lanes(NO_TEXT) << 8 | 1  # nothing stands before the first
-    return (space & white | mark & ~(letter | line) | other & ~line | blank) & ~control
+    n = len(kinds)
+    begun, ended = int.from_bytes(kinds.translate(BEGUN), "little"), int.from_bytes(kinds.translate(ENDED), "little")
+    row = (begun & ended << 8).to_bytes(n, "little").translate(ONES)
+    joined = int.from_bytes(row, "little")
+    return row, (joined & joined >> 8).to_bytes(n, "little")
 
 
 def _open(ids: tuple[int, ...], vocab: Vocab, encode: Encode) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ Knows nothing of providers, tokenizers or files.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -26,6 +27,8 @@ OPENERS: Mapping[str, str] = MappingProxyType(
 )
 """The control token that opens a message of each role."""
 
+SHORT_CHARS = 80
+"""Of a stretch of text whose ids are kept: the words of the template, and what answers of tools begin with."""
 _MARKER_STARTS = tuple({name[0] for name in CONTROL_IDS})
 
 _Piece = int | tuple[str, str]
@@ -73,6 +76,24 @@ def render(
     Raises:
         SetupError: A message, part or field that is not known how to render; says where, and what to do.
     """
+    ids = render_ids(messages, tools, format=format, thinking=thinking, encode=encode)
+    findings = (
+        *_marker_findings(messages, tools or ()),
+        *_id_findings(messages, format),
+        *_mode_findings(messages, _loop_start(messages), _mode(format, thinking), format),
+    )
+    return Prompt(ids, findings)
+
+
+def render_ids(
+    messages: Sequence[Message],
+    tools: Sequence[Mapping[str, Any]] | None,
+    *,
+    format: Format,
+    thinking: bool | None,
+    encode: Encode,
+) -> list[int]:
+    """The ids of `render`, shape [P], where nobody asks what speaks against them."""
     mode = _mode(format, thinking)
     check_messages(messages)
     loop = _loop_start(messages)
@@ -84,12 +105,7 @@ def render(
     for k, message in enumerate(messages):
         pieces += _message(f"messages[{k}]", message, format, keeps_reasoning=k >= loop)
     pieces += [CONTROL_IDS.get(part, ("prompt_end", part)) for part in format.prompt_end[mode]]
-    findings = (
-        *_marker_findings(messages, tools or ()),
-        *_id_findings(messages, format),
-        *_mode_findings(messages, loop, mode, format),
-    )
-    return Prompt(_encode(pieces, encode), findings)
+    return _encode(pieces, encode)
 
 
 def _mode(format: Format, thinking: bool | None) -> bool:
@@ -151,10 +167,16 @@ def _encode(pieces: Sequence[_Piece], encode: Encode) -> list[int]:
             continue
         where, text = piece
         try:
-            ids += encode(text)
+            ids += encode(text) if len(text) > SHORT_CHARS else _short(text, encode)
         except ProviderError as error:  # what an encoder raises for text of an answer; here the text is ours
             raise SetupError(f"{where} cannot be encoded: {error}") from None
     return ids
+
+
+@lru_cache(maxsize=4096)
+def _short(text: str, encode: Encode) -> tuple[int, ...]:
+    """Ids of a text that stands in many prompts, such as a role's name."""
+    return tuple(encode(text))
 
 
 def _marker_findings(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:

@@ -49,6 +49,8 @@ SSE_LINE = re.compile(r"[^\r\n]+")
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
 ESCAPES = (b"\\u00", b"\\/", b"%", b"&#")
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
+IN_NAMES = re.compile(r"sk-|user|org|bearer|cookie|eyj", re.IGNORECASE)
+"""What ANYWHERE and APART look for begins with one of these, or needs a sign that no such name has."""
 SHORTEST_KEY = 8
 """Characters of a key that is removed from replies: a shorter one is a word, that a model may say."""
 MAX_DEPTH = 4
@@ -83,7 +85,7 @@ class Scrubber:
     def said(self, text: str) -> str:
         """A message without them, JSON or a page inside it included."""
         if PLAIN_NAME.fullmatch(text):  # an id of an answer, of which every answer has one: no JSON and no page
-            return self._apart(text)
+            return self._apart(text) if self.known or IN_NAMES.search(text) else text
         return self.body(text.encode("utf-8", "surrogateescape"), "", []).decode("utf-8", "backslashreplace")
 
     def interaction(self, one: Interaction) -> tuple[Interaction, tuple[str, ...]]:

@@ -44,7 +44,7 @@ def places(
     for prompt in prompts:
         tick()
         dataset = numbers.get(prompt.dataset)
-        known = None if dataset is None else ledger.known(dataset, prompt.id)
+        known = None if dataset is None else ledger.known(dataset, (prompt.id,)).get(prompt.id)
         if known is None:
             continue
         same = known.end != ANSWERED or known.sha256 == hashlib.sha256(prompt.body).digest()

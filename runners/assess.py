@@ -54,6 +54,7 @@ class Assess:
         self._desk, self._judges, self._commits = desk, judges, commits
         self._queue: deque[Came] = deque()
         self._busy: set[asyncio.Task[None]] = set()
+        self._n_judging = 0  # of those in `_busy`; the others write down what came of them
         self._why = Counter[str]()  # what speaks against answers, those of earlier parts included
         self.n_waiting = 0
 
@@ -100,7 +101,8 @@ class Assess:
             await asyncio.wait(self._busy)
 
     def _start(self) -> None:
-        while self._queue and len(self._busy) < self._judges.n_batches:
+        while self._queue and self._n_judging < self._judges.n_batches:
+            self._n_judging += 1
             batch = [self._queue.popleft() for _ in range(min(BATCH, len(self._queue)))]
             task = asyncio.create_task(self._batch(batch))
             self._busy.add(task)
@@ -115,14 +117,19 @@ class Assess:
 
     async def _batch(self, batch: list[Came]) -> None:
         try:
-            found = await self._judges.judge([came.answer for came in batch])
+            try:
+                found = await self._judges.judge([came.answer for came in batch])
+            finally:
+                self._n_judging -= 1
         except SetupError as error:
             self._queue.clear()  # they are in the ledger, and are judged by the next run
             self._desk.stop("judge", str(error))
             return
         self.n_waiting -= len(batch)
+        self._start()
         for came, judged in zip(batch, found, strict=True):
-            self._why.update(judged.findings)
+            if not judged.good:
+                self._why.update(judged.findings)
             self._desk.quality.add(NOBODY, True)  # what names nobody is held against all that came
             if self._desk.judged(came.dataset, came.provider, judged, came.n_tokens):
                 self._failed(came.provider)

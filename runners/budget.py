@@ -4,7 +4,7 @@ Pure; whole numbers of nano-dollars, always rounded up, so that no sum of roundi
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 
 from harness.catalog import Endpoint
@@ -72,7 +72,7 @@ class Purse:
         """The purse with a promise more; None where it would pass the cap, or where a bill has passed its promise."""
         if nano > self.left or self.excess:
             return None
-        return replace(self, reserved=self.reserved + nano)
+        return Purse(self.cap, self.spent, self.reserved + nano, self.excess)
 
     def settle(self, reserved: int, cost: int) -> "Purse":
         """A promise becomes what it cost."""

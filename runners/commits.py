@@ -6,6 +6,7 @@ nothing of what is written.
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from harness.errors import SetupError
@@ -28,8 +29,8 @@ class Commits:
     def __init__(self, ledger: Ledger, clock: Callable[[], float]) -> None:
         self._ledger, self._clock = ledger, clock
         self._loop = asyncio.get_running_loop()
-        self._waiting: list[Waiting] = []
-        self._wake = threading.Condition()
+        self._waiting: deque[Waiting] = deque()  # of which one thread appends and one takes: no lock is needed
+        self._wake = threading.Event()
         self._closing = False
         self._error: SetupError | None = None
         self.longest_s, self.n_groups, self.n_late = 0.0, 0, 0
@@ -45,16 +46,15 @@ class Commits:
         if self._error is not None:
             done.set_exception(self._error)
             return done
-        with self._wake:
-            self._waiting.append((writes, done, self._clock()))
-            self._wake.notify()
+        self._waiting.append((writes, done, self._clock()))
+        if not self._wake.is_set():
+            self._wake.set()
         return done
 
     async def close(self) -> None:
         """Write what waits, and end the thread."""
-        with self._wake:
-            self._closing = True
-            self._wake.notify()
+        self._closing = True
+        self._wake.set()
         await self._loop.run_in_executor(None, self._thread.join)
 
     def _work(self) -> None:
@@ -76,11 +76,10 @@ class Commits:
 
     def _group(self) -> list[Waiting]:
         """What waits; [] when closing and nothing does."""
-        with self._wake:
-            while not self._waiting and not self._closing:
-                self._wake.wait()
-            group, self._waiting = self._waiting, []
-            return group
+        while not self._waiting and not self._closing:
+            self._wake.wait()
+            self._wake.clear()
+        return [self._waiting.popleft() for _ in range(len(self._waiting))]
 
     def _tell(self, group: list[Waiting], error: SetupError | None) -> None:
         self._error = self._error or error

@@ -168,9 +168,12 @@ class Desk:
     def judged(self, dataset: str, provider: str, found: Judged, n_tokens: int) -> bool:
         """An answer was judged; True where its provider has now failed."""
         self.sets[dataset].verdicts[found.name] += 1
-        self.findings.update(found.findings)
         told = self.answers.setdefault(provider, Counter())
-        told.update({"answers": 1, "rejected": not found.good, "tokens": n_tokens})
+        told["answers"] += 1
+        told["tokens"] += n_tokens
+        if not found.good:
+            told["rejected"] += 1
+            self.findings.update(found.findings)
         return self.quality.add(provider, found.good) and provider not in self.dropped
 
     # --- for whoever watches ---------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from harness.errors import SetupError
 from runners.backoff import ENDS
 from runners.jobs import Prompt
 from runners.ledger import Ledger
+from runners.ledger_rows import Known
 
 CHUNK = 32  # prompts that the thread prepares at a time
 
@@ -75,12 +76,16 @@ class Feed:
     def _chunk(self) -> list[Task]:
         chunk = list(islice(self._prompts, CHUNK))
         self.at_end = len(chunk) < CHUNK
-        return [task for task in map(self._task, chunk) if task is not None]
+        ids: dict[int, list[str]] = {}
+        for prompt in chunk:
+            ids.setdefault(self._numbers[prompt.dataset], []).append(prompt.id)
+        known = {dataset: self._ledger.known(dataset, names) for dataset, names in ids.items()}
+        found = (self._task(prompt, known[self._numbers[prompt.dataset]].get(prompt.id)) for prompt in chunk)
+        return [task for task in found if task is not None]
 
-    def _task(self, prompt: Prompt) -> Task | None:
+    def _task(self, prompt: Prompt, known: Known | None) -> Task | None:
         """None where it is done."""
         dataset = self._numbers[prompt.dataset]
-        known = self._ledger.known(dataset, prompt.id)
         if known is None:
             self._next_job += 1
             return Task(prompt, self._next_job - 1, dataset, new=True)

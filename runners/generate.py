@@ -7,6 +7,7 @@ The one loop that decides what is sent next and when. What an attempt is stands 
 """
 
 import asyncio
+import gc
 import heapq
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
@@ -81,6 +82,7 @@ class Run:
             Exception: A bug of ours, after everything under way has come in.
         """
         beside = [asyncio.create_task(work) for work in (self._tick(), self._check())]
+        gc.freeze()  # a vocabulary and all that else was there before: looked through again and again for nothing
         try:
             self._assess.begin(self._reader)
             for owed in self._owed:
@@ -96,6 +98,7 @@ class Run:
             await self.commits.close()
             for task in beside:
                 task.cancel()
+            gc.unfreeze()
         if self._bug is not None:
             raise self._bug
         stop = self.desk.stopped

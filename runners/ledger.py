@@ -21,19 +21,18 @@ import fcntl
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal
 
 from harness.errors import SetupError
 from harness.store import path_trouble
-from runners.ledger_rows import DAMAGED, FROM_1, SCHEMA, SELECT, Known, Row, State, Totals, row_of, whole
+from runners.ledger_rows import DAMAGED, FROM_1, PRAGMAS, SCHEMA, SELECT, Known, Row, State, Totals, row_of, whole
 
 __all__ = ["Ledger", "Row", "Totals", "open_ledger", "read_ledger"]
 
 APPLICATION_ID, VERSION = 0x746F6B70, 2  # "tokp"; 1: without places of data sets and jobs that are no longer asked
-CHECKPOINT_PAGES = 2000  # of 4 KiB: long enough to be rare, short enough to take milliseconds
 BUSY_S = 10.0
 
 Statement = tuple[str, tuple[object, ...]]
@@ -108,10 +107,12 @@ class Ledger:
         with _told(self.path):
             return dict(self._db.execute("SELECT name, ds FROM dataset"))
 
-    def known(self, dataset: int, prompt_id: str) -> Known | None:
-        """What is known of a prompt by the number of its data set and its id."""
-        found = self._one("SELECT job, end, sha256 FROM job WHERE ds = ? AND prompt_id = ?", dataset, prompt_id)
-        return Known(*found) if found else None
+    def known(self, dataset: int, prompt_ids: Sequence[str]) -> dict[str, Known]:
+        """What is known of prompts by the number of their data set and their ids, few at a time."""
+        marks = ",".join("?" * len(prompt_ids))
+        sql = f"SELECT prompt_id, job, end, sha256 FROM job WHERE ds = ? AND prompt_id IN ({marks})"
+        with _told(self.path), self._turn:
+            return {name: Known(*found) for name, *found in self._db.execute(sql, (dataset, *prompt_ids))}
 
     def body(self, job: int) -> bytes:
         """What is asked, without the provider block."""
@@ -210,7 +211,7 @@ def open_ledger(path: Path) -> Ledger:
     try:
         db = _connected(path, "rwc")
         with _told(path):
-            for pragma in ("journal_mode = WAL", "synchronous = FULL", f"wal_autocheckpoint = {CHECKPOINT_PAGES}"):
+            for pragma in PRAGMAS:
                 db.execute(f"PRAGMA {pragma}")
             if not db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
                 stamp = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"

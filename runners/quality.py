@@ -3,7 +3,7 @@
 Pure. Knows nothing of verdicts beyond good and not.
 """
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 
 
@@ -18,16 +18,20 @@ class Quality:
     max_rejected: float
     window: int
     _seen: dict[str, deque[bool]] = field(default_factory=dict)
+    _rejected: Counter[str] = field(default_factory=Counter)
 
     def add(self, provider: str, good: bool) -> bool:
         """One more answer; True where the provider now fails."""
-        seen = self._seen.setdefault(provider, deque(maxlen=self.window))
+        seen = self._seen.setdefault(provider, deque())
         seen.append(good)
-        return self.n_rejected(provider) > self.max_rejected * self.window
+        self._rejected[provider] += not good
+        if len(seen) > self.window:
+            self._rejected[provider] -= not seen.popleft()
+        return self._rejected[provider] > self.max_rejected * self.window
 
     def n_rejected(self, provider: str) -> int:
         """Not good among its last answers."""
-        return self._seen.get(provider, deque()).count(False)
+        return self._rejected[provider]
 
     def n_answers(self, provider: str) -> int:
         """Its last answers, at most a window."""

@@ -183,7 +183,7 @@ def test_sample_is_one_turn() -> None:
 
 @pytest.mark.required
 def test_each_text_is_encoded_by_itself() -> None:
-    """The encoder sees every stretch between control ids once, whole, and nothing else."""
+    """The encoder sees every stretch between control ids whole, once where it is short, and nothing else."""
     texts: list[str] = []
 
     def spy(text: str) -> list[int]:
@@ -196,7 +196,7 @@ def test_each_text_is_encoded_by_itself() -> None:
 
     assert [t for t in texts if t][2:] == [
         *("user", "Hi", "assistant", "R", "C", "functions.ping:0", "{}"),
-        *("tool", "## Return of functions.ping:0\npong", "assistant"),
+        *("tool", "## Return of functions.ping:0\npong"),
     ]
     assert all(i in CONTROL_IDS.values() for i in prompt.ids)
 

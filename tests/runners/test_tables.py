@@ -145,7 +145,9 @@ def test_squeezed_bytes_come_back(data: bytes) -> None:
     assert unsqueezed(squeezed(data)) == data
 
 
-@pytest.mark.parametrize("data", [b"", b"abc", b"\x05\x00\x00\x00nonsense", squeezed(b"x" * 100)[:-4]])
+@pytest.mark.parametrize(
+    "data", [b"", b"abc", b"\x05\x00\x00\x00nonsense", *(squeezed(b"x" * n)[:-4] for n in (100, 5000))]
+)
 def test_bytes_that_are_not_squeezed(data: bytes) -> None:
     """A damaged ledger is told, not crashed upon."""
     with pytest.raises(SetupError, match="its file is damaged"):
