@@ -34,6 +34,8 @@ class Option:
 
     def __add__(self, other: "Option") -> "Option":
         """Both, one behind the other."""
+        if other is NOTHING:
+            return self
         return Option(
             self.segments + other.segments,
             self.assumptions + other.assumptions,
@@ -41,6 +43,9 @@ class Option:
             self.own_witness or other.own_witness,
             self.rival or other.rival,
         )
+
+
+NOTHING = Option(())
 
 
 def is_open(edge: str, fmt: Format, traits: Mapping[str, str]) -> bool:

@@ -81,9 +81,9 @@ def masked(row: Ids, traits: Mapping[str, str], vocab: Vocab, encode: Encode) ->
 
 
 @cache
-def _kinds(vocab: Vocab) -> list[int]:
+def _kinds(vocab: Vocab) -> bytearray:
     """How each id stands to those beside it, UNKNOWN until it is asked for; shape [163840]."""
-    return [UNKNOWN] * N_IDS
+    return bytearray([UNKNOWN]) * N_IDS
 
 
 def _kind(vocab: Vocab, token_id: int) -> int:

@@ -173,7 +173,7 @@ def _encode(pieces: Sequence[_Piece], encode: Encode) -> list[int]:
     return ids
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)  # what comes again is used again before it would have to go
 def _short(text: str, encode: Encode) -> tuple[int, ...]:
     """Ids of a text that stands in many prompts, such as a role's name."""
     return tuple(encode(text))

@@ -7,7 +7,7 @@ most one such thing a reading, and a witness of its own. Knows nothing of ids an
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from harness.calls import Option, sections
+from harness.calls import NOTHING, Option, sections
 from harness.errors import HarnessError
 from harness.formats import Format
 from harness.markers import marked, marker_names
@@ -155,7 +155,7 @@ def _closed(text: Option, turn: Turn, bare: bool, fmt: Format) -> Option:
 
 
 def _content(content: str, turn: Turn, fmt: Format, traits: Mapping[str, str], rare: bool) -> list[Option]:
-    return marked(content, "content", turn, fmt, traits, rare) if content else [Option(())]
+    return marked(content, "content", turn, fmt, traits, rare) if content else [NOTHING]
 
 
 def _literal_close(turn: Turn, fmt: Format, traits: Mapping[str, str], rare: bool) -> list[Option]:
@@ -172,7 +172,7 @@ def _literal_close(turn: Turn, fmt: Format, traits: Mapping[str, str], rare: boo
 
 def _calls(turn: Turn, fmt: Format, traits: Mapping[str, str], rare: bool) -> list[Option]:
     if not turn.tool_calls:
-        return [Option(())]
+        return [NOTHING]
     n_before = len(turn.content) - sum(map(len, turn.interludes))
     open_begin = n_before > 0 and _merged(turn, fmt, traits)
     return sections(turn.tool_calls, fmt, traits, rare=rare, open_begin=open_begin, between=turn.interludes)

@@ -4,6 +4,7 @@ A witness speaks only where the provider's habits say what its words mean. Knows
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from harness import stream
@@ -87,7 +88,7 @@ def _n_reasoning(scene: Scene, *, through_close: bool) -> int:
     """
     ids, fmt = scene.ids.ids, scene.fmt
     for stop, past in ((fmt.think_close, int(through_close)), (fmt.section_begin, 0)):
-        if stop in ids:
+        with suppress(ValueError):
             return ids.index(stop) + past
     ended = bool(ids) and ids[-1] == fmt.terminator
     return len(ids) - int(ended and not through_close)

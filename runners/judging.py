@@ -4,6 +4,7 @@ A process takes a batch of answers and gives packed verdicts. Knows nothing of t
 """
 
 import asyncio
+import gc
 import multiprocessing
 import os
 import signal
@@ -166,6 +167,7 @@ def _begin(recipe: Recipe) -> None:
     threading.Thread(target=_follow_parent, daemon=True).start()
     _RECIPES.append(recipe)
     _kit(recipe)
+    gc.freeze()  # a vocabulary is looked through again and again for nothing
 
 
 def _follow_parent() -> None:
@@ -181,7 +183,8 @@ def _kit(recipe: Recipe) -> Kit:
 
 
 def _judged_by(recipe: Recipe, batch: Sequence[Answer]) -> list[Judged]:
-    return [judged(answer, _kit(recipe), recipe.facts, recipe.allow_unverified_prompt) for answer in batch]
+    kit = _kit(recipe)
+    return [judged(answer, kit, recipe.facts, recipe.allow_unverified_prompt) for answer in batch]
 
 
 def _judged_here(batch: Sequence[Answer]) -> list[Judged]:

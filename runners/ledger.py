@@ -28,11 +28,10 @@ from typing import IO, Any, Literal
 
 from harness.errors import SetupError
 from harness.store import path_trouble
-from runners.ledger_rows import DAMAGED, FROM_1, PRAGMAS, SCHEMA, SELECT, Known, Row, State, Totals, row_of, whole
+from runners.ledger_rows import DAMAGED, SCHEMA, SELECT, SETUP, STAMP, UPGRADE, Known, Row, State, Totals, row_of, whole
 
 __all__ = ["Ledger", "Row", "Totals", "open_ledger", "read_ledger"]
 
-APPLICATION_ID, VERSION = 0x746F6B70, 2  # "tokp"; 1: without places of data sets and jobs that are no longer asked
 BUSY_S = 10.0
 
 Statement = tuple[str, tuple[object, ...]]
@@ -211,13 +210,12 @@ def open_ledger(path: Path) -> Ledger:
     try:
         db = _connected(path, "rwc")
         with _told(path):
-            for pragma in PRAGMAS:
+            for pragma in SETUP:
                 db.execute(f"PRAGMA {pragma}")
             if not db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-                stamp = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
-                db.executescript(f"BEGIN; {SCHEMA} {stamp} COMMIT;")
-            if _stamp(db) == (APPLICATION_ID, 1):
-                db.executescript(f"BEGIN; {FROM_1} PRAGMA user_version = {VERSION}; COMMIT;")
+                db.executescript(f"BEGIN; {SCHEMA} COMMIT;")
+            if (stamp := _stamp(db)) in UPGRADE:
+                db.executescript(f"BEGIN; {UPGRADE[stamp]} COMMIT;")
             _check(path, db)
     except BaseException:
         lock.close()
@@ -236,7 +234,7 @@ def read_ledger(path: Path) -> Ledger:
         raise SetupError(f"{path!s:.200}: {what}; expected the output folder of a `tokenproof generate`")
     db = _connected(path, "rw")  # a reader of a WAL file must be able to make its index
     with _told(path):
-        if _stamp(db) == (APPLICATION_ID, 1):
+        if _stamp(db) in UPGRADE:
             open_ledger(path).close()  # which makes it one of today
         db.execute("PRAGMA query_only = ON")
         _check(path, db)
@@ -255,7 +253,7 @@ def _stamp(db: sqlite3.Connection) -> tuple[int, int]:
 
 
 def _check(path: Path, db: sqlite3.Connection) -> None:
-    if (stamp := _stamp(db)) != (APPLICATION_ID, VERSION):
+    if (stamp := _stamp(db)) != STAMP:
         raise SetupError(f"{path}: a database, but no ledger of this version (stamped {stamp}); choose another folder")
 
 

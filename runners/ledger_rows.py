@@ -25,12 +25,15 @@ NO_LONGER, AS_SENT, OTHERWISE = 0, 1, 2
 """Of a job: the data sets of the run do not have it any more; they have it; it is answered, and they have its prompt
 with another max_tokens or other sampling now."""
 
-PRAGMAS = (
+STAMP = (0x746F6B70, 3)  # application_id "tokp" and user_version of a ledger of today; older ones: UPGRADE
+MARK = f"PRAGMA application_id = {STAMP[0]}; PRAGMA user_version = {STAMP[1]};"
+SETUP = (
     "page_size = 8192",  # of a new file: of answers of 1,000 tokens, which take 3 KB, 4 KiB hold one
     *("journal_mode = WAL", "synchronous = FULL"),
     "wal_autocheckpoint = 1000",  # pages: long enough to be rare, short enough to take milliseconds
 )
-SCHEMA = """
+SCHEMA = (
+    """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE amendment (at REAL NOT NULL, run_sha256 TEXT NOT NULL, reason TEXT NOT NULL) STRICT;
 CREATE TABLE dataset (ds INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, place INTEGER) STRICT;
@@ -51,11 +54,15 @@ CREATE TABLE answer (
 CREATE TABLE fragment (attempt INTEGER PRIMARY KEY REFERENCES attempt, body BLOB NOT NULL) STRICT;
 CREATE TABLE verdict (job INTEGER PRIMARY KEY REFERENCES answer, name TEXT NOT NULL, packed BLOB NOT NULL) STRICT;
 """
-FROM_1 = """
+    + MARK
+)
+PLACES = """
 ALTER TABLE dataset ADD COLUMN place INTEGER;
 ALTER TABLE job ADD COLUMN asked INTEGER NOT NULL DEFAULT 1;
 """
-"""Makes of a ledger of version 1 one of today."""
+UPGRADE = {(STAMP[0], 1): PLACES + MARK, (STAMP[0], 2): MARK}
+"""Stamp of an older version -> what makes of it one of today. 1: without places of data sets and jobs that are no
+longer asked; 2: all is there, but what wrote it cannot unpack what is written today."""
 SELECT = """
 SELECT d.name, j.prompt_id, j.idx, j.asked, j.request, j.n_prompt, j.max_tokens, j.end, j.note, j.job,
        (SELECT count(*) FROM attempt a WHERE a.job = j.job),

@@ -1,4 +1,4 @@
-"""Parquet: rows in, some at a time; rows out, a row group at a time, the whole file or none of it. And zstd.
+"""Parquet: rows in, some at a time; rows out, a row group at a time, the whole file or none of it. And LZ4.
 
 The owner of pyarrow in runners. Knows nothing of prompts, samples or ledgers.
 """
@@ -212,17 +212,21 @@ def table_file(path: str | os.PathLike[str], kinds: Mapping[str, Kind]) -> Itera
 
 
 SMALL_BYTES = 1024
-"""Fewer are stored as they are: packing them takes ten times as long as all that it saves."""
-STORED = 1 << 31
-"""Bit of the length that says so."""
+"""Fewer are stored as they are: packing them saves little."""
+STORED, LZ4 = 1 << 31, 1 << 30
+"""Bits of the length that say how; none of them: zstd, as in older ledgers."""
+SIZE = LZ4 - 1
 LENGTH = struct.Struct("<I")
 
 
 def squeezed(data: bytes) -> bytes:
-    """Bytes as zstd, their length before it (4 bytes, little endian): half the time of zlib for an answer."""
+    """Bytes as LZ4, their length before it (4 bytes, little endian).
+
+    An answer takes a third of the time of zstd, and half as much room again.
+    """
     if len(data) < SMALL_BYTES:
         return LENGTH.pack(len(data) | STORED) + data
-    return LENGTH.pack(len(data)) + cast(bytes, pa.compress(data, codec="zstd", asbytes=True))
+    return LENGTH.pack(len(data) | LZ4) + cast(bytes, pa.compress(data, codec="lz4", asbytes=True))
 
 
 def unsqueezed(data: bytes) -> bytes:
@@ -232,15 +236,11 @@ def unsqueezed(data: bytes) -> bytes:
         SetupError: These bytes are none of its.
     """
     try:
-        (size,) = LENGTH.unpack_from(data)
-        if size & STORED:
-            return _stored(data[LENGTH.size :], size ^ STORED)
-        return cast(bytes, pa.decompress(data[LENGTH.size :], decompressed_size=size, codec="zstd", asbytes=True))
+        (head,) = LENGTH.unpack_from(data)
+        packed, size, codec = data[LENGTH.size :], head & SIZE, "lz4" if head & LZ4 else "zstd"
+        found = packed if head & STORED else pa.decompress(packed, decompressed_size=size, codec=codec, asbytes=True)
+        if len(found) != size:
+            raise ValueError(f"{len(found)} bytes where {size} were stored")
+        return cast(bytes, found)
     except (struct.error, OSError, ValueError) as error:
         raise SetupError(f"bytes in the ledger cannot be unpacked ({error!s:.100}); its file is damaged") from error
-
-
-def _stored(data: bytes, size: int) -> bytes:
-    if len(data) != size:
-        raise ValueError(f"{len(data)} bytes where {size} were stored")
-    return data

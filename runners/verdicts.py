@@ -1,9 +1,9 @@
 """A verdict, and with what it was made, as compact bytes and back: a ledger keeps a million of them.
 
 Knows nothing of the ledger and judges nothing. The bytes are: the head (HEAD: length of the packed part, T, planes and
-CHECKED); the CRC-32 of all else; zlib's of one origin byte an id [T] and the header as JSON; then the ids as planes,
-the lowest bytes of all [T], the second lowest, and so on: 3 planes for any vocabulary below 2**24, which packing would
-make hardly smaller and much slower.
+flags); the CRC-32 of all else; one origin byte an id [T] and the header as JSON, squeezed; then the ids as planes, the
+lowest bytes of all [T], the second lowest, and so on: 3 planes for any vocabulary below 2**24, which packing would make
+hardly smaller and much slower.
 """
 
 import json
@@ -15,15 +15,17 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
-from harness.errors import SetupError
+from harness.errors import ProviderError, SetupError
+from harness.records import compact
 from harness.types import Finding, Ids, Testimony, Verdict
+from runners.tables import squeezed, unsqueezed
 
-LEVEL = 1
 _json = json.JSONEncoder(separators=(",", ":")).encode
 HEAD, SUM = struct.Struct("<IIB"), struct.Struct("<I")
-CHECKED = 0x80
-"""Bit of the planes' byte: a CRC-32 follows. Verdicts of older ledgers have none, and are read as they are; where this
-bit alone was lost, all that follows lies four bytes too early, and no zlib stream begins there."""
+CHECKED, SQUEEZED = 0x80, 0x40
+"""Bits of the planes' byte. CHECKED: a CRC-32 follows; verdicts of older ledgers have none, and are read as they are.
+Where this bit alone was lost, all that follows lies four bytes too early, and cannot be unpacked. Without SQUEEZED the
+packed part is zlib's, as in older ledgers."""
 PLAIN = (
     *("name", "premise", "truncated", "format", "thinking", "provider", "model", "completion_tokens", "prompt"),
     "n_readings",
@@ -57,13 +59,19 @@ def pack(verdict: Verdict, facts: Facts) -> bytes:
         "witnesses": [(t.witness, t.says, t.reason) for t in verdict.witnesses],
         "findings": [(f.code, f.where, f.text, f.fatal) for f in verdict.findings],
     }
-    text = _json(header).encode()
-    packed = zlib.compress(verdict.ids.origins + text, LEVEL)
+    packed = squeezed(verdict.ids.origins + _text(header))
     ids = _little(array("I", verdict.ids.ids)).tobytes()
     planes = [ids[k::4] for k in range(4 if ids[3::4].strip(b"\0") else 3)]
-    head = HEAD.pack(len(packed), len(verdict.ids.origins), len(planes) | CHECKED)
+    head = HEAD.pack(len(packed), len(verdict.ids.origins), len(planes) | CHECKED | SQUEEZED)
     rest = b"".join((packed, *planes))
     return head + SUM.pack(zlib.crc32(rest, zlib.crc32(head))) + rest
+
+
+def _text(header: dict[str, Any]) -> bytes:
+    try:
+        return compact(header).encode()
+    except ProviderError:  # of a host's words, a lone surrogate: our own JSON escapes it
+        return _json(header).encode()
 
 
 def unpack(data: bytes) -> tuple[Verdict, Facts]:
@@ -73,19 +81,19 @@ def unpack(data: bytes) -> tuple[Verdict, Facts]:
         SetupError: These bytes are none.
     """
     try:
-        n_packed, n_ids, n_planes = HEAD.unpack_from(data)
-        rest = _rest(data, checked=bool(n_planes & CHECKED))
-        whole = zlib.decompress(rest[:n_packed])
+        n_packed, n_ids, flags = HEAD.unpack_from(data)
+        rest = _rest(data, checked=bool(flags & CHECKED))
+        whole = (unsqueezed if flags & SQUEEZED else zlib.decompress)(rest[:n_packed])
         header: dict[str, Any] = json.loads(whole[n_ids:])
         verdict = Verdict(
             **{name: header[name] for name in PLAIN},
-            ids=Ids(_ids(rest[n_packed:], n_ids, n_planes & ~CHECKED), whole[:n_ids], header["ambiguous"]),
+            ids=Ids(_ids(rest[n_packed:], n_ids, flags & ~(CHECKED | SQUEEZED)), whole[:n_ids], header["ambiguous"]),
             assumptions=tuple(header["assumptions"]),
             witnesses=tuple(Testimony(*row) for row in header["witnesses"]),
             findings=tuple(Finding(*row) for row in header["findings"]),
         )
         return verdict, Facts(**header["facts"])
-    except (zlib.error, struct.error, ValueError, KeyError, TypeError) as error:
+    except (SetupError, zlib.error, struct.error, ValueError, KeyError, TypeError) as error:
         raise SetupError(f"a verdict in the ledger cannot be read ({error!r:.100}); `tokenproof rejudge` it") from error
 
 

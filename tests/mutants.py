@@ -193,7 +193,7 @@ HABITS = (
     Mutant("no host may hide a control id", "joins.py", "or all(traits.get(trait) == value for trait, value in SHOWS_ALL.items()):", "or True:"),
     Mutant("a skipped close before a call on any count", "readings.py", 'traits.get("reasoning_tokens") == "ids+1"', '"reasoning_tokens" in traits'),
     Mutant("the end of reasoning that was never closed unmasked", "readings.py", "return (*before, replace(end, inferred=True)) if end", "return (*before, end) if end"),
-    Mutant("words end at a line's end alone", "joins.py", "mark & ~(letter | line) | other & ~line", "mark & ~line & 0 | other & ~line & 0"),
+    Mutant("words end at a line's end alone", "joins.py", "REST: 1 << MARK | 1 << OTHER | 1 << BLANK", "REST: 1 << BLANK"),
     Mutant("control ids hide in parsed calls too", "joins.py", "CALL in kinds and not in_calls, inner.find(1)", "False, inner.find(1)"),
     Mutant("any provider is the one asked for", "asked.py", "return _letters(bare) == _letters(answered)", "return _letters(bare)[:1] == _letters(answered)[:1]"),
     Mutant("of two models the first is believed", "flow.py", "return next(iter(found.values())) if len(found) == 1 else None", "return next(iter(found.values()), None)"),

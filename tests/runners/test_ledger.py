@@ -122,22 +122,27 @@ def test_meta_and_amendments(tmp_path: Path) -> None:
         assert ledger.amendments() == [(1.0, "a", "first"), (2.0, "b", "more tokens")]
 
 
-def as_of_version_1(path: Path) -> None:
-    """Makes a ledger what the first version wrote."""
+OLDER = {1: ("ALTER TABLE job DROP COLUMN asked", "ALTER TABLE dataset DROP COLUMN place"), 2: ()}
+
+
+def as_of_version(path: Path, version: int) -> None:
+    """Makes a ledger what an older version wrote."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        for sql in ("ALTER TABLE job DROP COLUMN asked", "ALTER TABLE dataset DROP COLUMN place"):
+        for sql in (*OLDER[version], f"PRAGMA user_version = {version}"):
             db.execute(sql)
-        db.execute("PRAGMA user_version = 1")
 
 
+@pytest.mark.parametrize("version", OLDER)
 @pytest.mark.parametrize("opened", [made, lambda folder: read_ledger(folder / NAME)], ids=["writer", "reader"])
-def test_a_ledger_of_the_first_version_is_brought_up_to_date(tmp_path: Path, opened: Callable[[Path], Ledger]) -> None:
+def test_a_ledger_of_an_older_version_is_brought_up_to_date(
+    tmp_path: Path, opened: Callable[[Path], Ledger], version: int
+) -> None:
     """Nothing of it is lost, every prompt is asked, and it is written and read as any other."""
     with made(tmp_path) as ledger:
         for n in range(3):
             answered(ledger, n, b'{"n":%d}' % n)
         before, totals = list(ledger.rows()), ledger.totals()
-    as_of_version_1(tmp_path / NAME)
+    as_of_version(tmp_path / NAME, version)
 
     with opened(tmp_path) as ledger:
         assert (list(ledger.rows()), ledger.totals()) == (before, totals)
@@ -154,7 +159,7 @@ def test_a_ledger_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
     with made(tmp_path) as ledger:
         answered(ledger, 0)
     with closing(sqlite3.connect(tmp_path / NAME, isolation_level=None)) as db:
-        db.execute("PRAGMA user_version = 3")
+        db.execute("PRAGMA user_version = 4")
     before = (tmp_path / NAME).read_bytes()
     for opened in (made, lambda folder: read_ledger(folder / NAME)):
         with pytest.raises(SetupError, match="no ledger of this version"):

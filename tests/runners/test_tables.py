@@ -1,6 +1,7 @@
 """runners.tables: Parquet in and out, whole files only, in bounded memory."""
 
 import random
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,12 @@ def test_many_rows_are_read_in_batches(tmp_path: Path) -> None:
 def test_squeezed_bytes_come_back(data: bytes) -> None:
     """Byte for byte, also where there is nothing to gain."""
     assert unsqueezed(squeezed(data)) == data
+
+
+def test_bytes_of_an_older_ledger_come_back() -> None:
+    """Written with zstd, their bare length before it."""
+    data = b'{"a":1}' * 5000
+    assert unsqueezed(struct.pack("<I", len(data)) + pa.compress(data, codec="zstd", asbytes=True)) == data
 
 
 @pytest.mark.parametrize(

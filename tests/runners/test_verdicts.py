@@ -1,11 +1,14 @@
 """runners.verdicts: a verdict survives its bytes."""
 
+import zlib
+
 import pytest
 
 from harness import types
 from harness.errors import SetupError
 from harness.types import Finding, Ids, Verdict
-from runners.verdicts import Facts, pack, unpack
+from runners.tables import unsqueezed
+from runners.verdicts import CHECKED, HEAD, SUM, Facts, pack, unpack
 
 FACTS = Facts("c" * 64, "v" * 64, "f" * 64, "h" * 64, ungated='said "no" ü')
 FULL = Verdict(
@@ -26,7 +29,10 @@ FULL = Verdict(
 )
 
 
-@pytest.mark.parametrize("verdict", [FULL, Verdict("rejected")], ids=["full", "bare"])
+ODD = Verdict("rejected", findings=(Finding("provider-error", "response", "half a character: \ud83d, \x00"),))
+
+
+@pytest.mark.parametrize("verdict", [FULL, Verdict("rejected"), ODD], ids=["full", "bare", "no text"])
 def test_a_verdict_comes_back(verdict: Verdict) -> None:
     """Every member, of its own type, and the facts; the same verdict always gives the same bytes."""
     assert unpack(pack(verdict, FACTS)) == (verdict, FACTS)
@@ -55,3 +61,14 @@ def test_a_verdict_without_a_checksum_is_read() -> None:
     old = data[:8] + bytes([data[8] & 0x7F]) + data[13:]
 
     assert unpack(old) == (FULL, FACTS)
+
+
+def test_a_verdict_that_zlib_packed_is_read() -> None:
+    """As earlier releases wrote it, with and without the checksum."""
+    data = pack(FULL, FACTS)
+    n_packed, n_ids, _ = HEAD.unpack_from(data)
+    packed, planes = zlib.compress(unsqueezed(data[13 : 13 + n_packed])), data[13 + n_packed :]
+    for flags in (4, 4 | CHECKED):
+        head = HEAD.pack(len(packed), n_ids, flags)
+        checksum = SUM.pack(zlib.crc32(packed + planes, zlib.crc32(head))) if flags & CHECKED else b""
+        assert unpack(head + checksum + packed + planes) == (FULL, FACTS)
