@@ -211,7 +211,7 @@ def _range(values: Sequence[float]) -> Range | None:
 def _disk(surveyed: Sequence[Surveyed], max_tokens: int, tokens: Range | None, paid: float) -> Range:
     """Bytes of all that a run writes; without measured answers each is as long as it may be; `paid` tokens at most."""
     n = sum(told.n_prompts for told in surveyed)
-    fixed = EMPTY_BYTES + n * PER_PROMPT_BYTES + sum(told.body_bytes for told in surveyed) * PER_BODY_BYTE
+    fixed = (n and EMPTY_BYTES) + n * PER_PROMPT_BYTES + sum(told.body_bytes for told in surveyed) * PER_BODY_BYTE
     fixed += sum(told.prompt_tokens for told in surveyed) * PER_ID_BYTES / 3  # no origins, no mask
     ids = tokens or Range(*[min(paid, n * max_tokens)] * 2)
     return Range(fixed + ids.p50 * PER_ID_BYTES, fixed + ids.p95 * PER_ID_BYTES)
