@@ -179,6 +179,7 @@ def run_it(launch: "Launch", to: "Target", probe: int | None = None) -> "Stop":
     from runners.backoff import wait_s
     from runners.bulk import generate
     from runners.generate import Run
+    from runners.limits import unheard
     from runners.live_view import Planned
 
     planned = {
@@ -196,7 +197,9 @@ def run_it(launch: "Launch", to: "Target", probe: int | None = None) -> "Stop":
 
                 def started(made: Run) -> None:
                     begin()
-                    for number in (signal.SIGINT, signal.SIGTERM):
+                    for note in unheard(launch.run, made.desk.orders.endpoints):
+                        _say(f"note: {note}")
+                    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                         loop.add_signal_handler(number, made.interrupt)
 
                 counting = partial(report.Progress, sys.stderr.isatty(), what="prompts compared")
@@ -246,6 +249,7 @@ def watching(launch: "Launch", planned: "dict[str, Planned]") -> "Iterator[tuple
         def watch(now: "Progress") -> None:
             lines(now)
             if live is not None:
-                live(now)
+                with suppress(OSError):  # of a terminal that was closed
+                    live(now)
 
         yield watch, begin

@@ -33,8 +33,9 @@ from runners.identity import canonical_run, changes, run_sha256
 from runners.jobs import Prompt
 from runners.judging import Judges, Recipe
 from runners.ledger import Ledger, open_ledger, read_ledger
+from runners.limits import limits
 from runners.output import LEDGER
-from runners.plan import Begun, begun_of, limits, refuse_full
+from runners.plan import Begun, begun_of, refuse_full
 from runners.progress import Stop, Watch
 from runners.recovery import refuse_dropped
 from runners.runfile import DataSet, RunFile

@@ -147,11 +147,15 @@ class Judges:
         self._pool.shutdown(cancel_futures=True)
 
 
+FOR_THE_RUNNER = (signal.SIGINT, signal.SIGHUP)
+"""A terminal sends Ctrl-C, and its own end, to us too; the runner ends us when it is done."""
+
+
 @contextmanager
 def _born_deaf() -> Iterator[None]:
-    """A process that is begun in here does not hear Ctrl-C, also before `_begin`: that would be the end of the pool."""
+    """A process that is begun in here does not hear the terminal, not even before `_begin`: the pool would end."""
     resource_tracker.ensure_running()  # when it begins, it opens our ears again
-    heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    heard = signal.pthread_sigmask(signal.SIG_BLOCK, FOR_THE_RUNNER)
     try:
         yield
     finally:
@@ -163,7 +167,8 @@ _RECIPES: list[Recipe] = []  # of a process of the pool: the one that it was beg
 
 def _begin(recipe: Recipe) -> None:
     """The first thing that a process of the pool does."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the runner, which ends us when it is done
+    for number in FOR_THE_RUNNER:
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_follow_parent, daemon=True).start()
     _RECIPES.append(recipe)
     _kit(recipe)

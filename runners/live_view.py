@@ -4,6 +4,7 @@ Fed with `Progress` values. The owner of rich in runners. Knows nothing of reque
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import IO
@@ -182,7 +183,8 @@ class LiveView:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._live.stop()
+        with suppress(OSError):  # of a terminal that was closed
+            self._live.stop()
 
     def __call__(self, now: Progress) -> None:
         """Take one moment; the first one begins the drawing."""

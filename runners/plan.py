@@ -16,6 +16,7 @@ from runners.budget import NANO, Price, dearest, worst_case
 from runners.data_sets import Surveyed
 from runners.ledger import Ledger, Totals
 from runners.ledger_rows import ANSWERED
+from runners.limits import limits, unheard
 from runners.runfile import DataSet, RunFile
 
 ROUNDS = 400
@@ -263,23 +264,6 @@ def begun_of(totals: Totals) -> Begun:
     return Begun((totals.spent_nano + totals.reserved_nano) / NANO, ended, totals.n_tokens)
 
 
-def limits(run: RunFile, surveyed: Sequence[Surveyed], endpoints: Sequence[Endpoint]) -> Iterator[str]:
-    """Limits of the endpoints that requests of a run would break, a line each."""
-    longest = max(surveyed, key=lambda told: told.longest)
-    for e in endpoints:
-        if e.max_completion_tokens is not None and run.max_tokens > e.max_completion_tokens:
-            yield f"{e.tag} answers with at most {e.max_completion_tokens:,} tokens; max_tokens is {run.max_tokens:,}"
-        if e.context_length is not None and longest.longest + run.max_tokens > e.context_length:
-            yield (
-                f"{e.tag} holds {e.context_length:,} tokens; the longest prompt of {longest.name} has "
-                f"{longest.longest:,}, and max_tokens is {run.max_tokens:,}"
-            )
-        asked = {*run.sampling, "max_tokens", "reasoning"}
-        missing = sorted(asked - e.supported_parameters)
-        if run.provider.get("require_parameters") and missing and e.supported_parameters:
-            yield f"{e.tag} does not take {', '.join(missing)}, and the run requires it: nobody would answer"
-
-
 def _notes(sets: Sequence[SetPlan], run: RunFile, endpoints: Sequence[Endpoint]) -> Iterator[str]:
     for one in sets:
         if one.borrowed:
@@ -289,6 +273,7 @@ def _notes(sets: Sequence[SetPlan], run: RunFile, endpoints: Sequence[Endpoint])
     prices = {(e.prompt_usd, e.completion_usd) for e in endpoints}
     if len(prices) > 1:
         yield f"the {len(endpoints)} endpoints have {len(prices)} prices; the dearest is taken"
+    yield from unheard(run, endpoints)
 
 
 def size(n_bytes: float) -> str:

@@ -1,10 +1,13 @@
 """harness.cli_generate: from a run file to samples over loopback sockets; what stops it before the first request."""
 
+import fcntl
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -206,6 +209,49 @@ def test_a_run_that_is_broken_off_is_taken_up(tmp_path: Path, number: signal.Sig
     assert second.exit_code == 0, second.stderr
     assert len(app.asked) <= 60 + 4  # at most what was under way is paid twice
     assert json.loads(second.stdout)["samples"] == 60
+
+
+def test_sampling_that_nobody_may_heed_is_told(tmp_path: Path, host: tuple[Counted, str]) -> None:
+    """On stderr, before the first request; the run goes on."""
+    _, url = host
+    path = written(tmp_path, url)
+    path.write_text(path.read_text() + "\n[sampling]\nmin_p = 0.1\n")
+
+    result = run(path, *UNGATED)
+
+    assert result.exit_code == 0
+    assert "note: chutes/int4 does not list min_p, and may answer without" in result.stderr
+
+
+def test_a_terminal_that_closes_is_as_ctrl_c(tmp_path: Path) -> None:
+    """A lost connection takes the terminal with it: what is under way comes in, is judged and becomes samples."""
+    app = Counted(delay_s=0.05)
+    master, slave = pty.openpty()
+    with Served(app) as url:
+        path = written(tmp_path, url, 60, concurrency="4")
+        with subprocess.Popen(
+            [*COMMAND, str(path), *UNGATED[:2], "--judges", "1"],
+            cwd=ROOT,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        ) as process:
+            os.close(slave)
+            deadline = time.monotonic() + 60
+            while len(app.asked) < 10 and time.monotonic() < deadline:
+                os.read(master, 1 << 16)
+            os.close(master)
+            code = process.wait(timeout=30)
+        n_before = len(app.asked)
+        told = json.loads((tmp_path / "out" / "summary.json").read_text())
+        second = run(path, *UNGATED, "--json")
+
+    assert code != 0
+    assert 10 <= n_before < 60
+    assert told["samples"] == n_before
+    assert json.loads(second.stdout)["samples"] == len(app.asked) == 60
 
 
 def test_twice_ctrl_c_is_interrupted_whatever_is_under_way(tmp_path: Path) -> None:
