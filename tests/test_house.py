@@ -73,7 +73,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "cli": (
         *("cli", "cli_base", "cli_calibrate", "cli_drift", "cli_extract", "cli_gate", "cli_golden", "cli_record"),
-        *("cli_backends", "cli_proving", "cli_roundtrip"),
+        *("cli_backends", "cli_proving", "cli_roundtrip", "__main__"),
         *("cli_samples", "cli_plan", "cli_shards", "cli_generate", "cli_providers", "cli_report"),
     ),
     "plugin": ("plugin", "plugin_fixtures"),  # the other way in: a test suite
