@@ -176,14 +176,19 @@ async def outlook(launch: Launch, transport: Transport) -> Outlook:
         return Outlook(found, Begun(), tuple(against), ())
     with read_ledger(run.out / LEDGER) as reader:
         totals, meta = reader.totals(), reader.meta()
-        for check in (partial(_same_judge, launch, reader), partial(refuse_dropped, reader, found)):
+        known, now = meta.get("run"), canonical_run(run, launch.surveyed)
+        other = list(changes(known, now)) if known is not None else []
+        checks: list[Callable[[], object]] = [
+            partial(_same_judge, launch, reader),
+            partial(refuse_dropped, reader, found),
+        ]
+        checks += [partial(max, _places(launch, reader, lambda: None), default=None)] if other else []
+        for check in checks:
             try:
                 check()
             except SetupError as error:
-                against.append(str(error))
-    before = json.loads(meta.get("price", "{}"))
-    known, now = meta.get("run"), canonical_run(run, launch.surveyed)
-    other = [*(changes(known, now) if known is not None else ()), *_rises(before, _told(dearest(found)))]
+                against.extend(str(error).splitlines())
+    other += _rises(json.loads(meta.get("price", "{}")), _told(dearest(found)))
     notes = [*other, "`tokenproof generate` will start with --amend only"] if other else []
     return Outlook(found, begun_of(totals), tuple(against), tuple(notes))
 

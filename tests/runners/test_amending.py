@@ -15,7 +15,7 @@ import pytest
 from harness.encoder import encode_prompt_text
 from harness.errors import SetupError
 from runners.amending import layout, places
-from runners.bulk import generate
+from runners.bulk import generate, outlook
 from runners.data_sets import canonical, survey
 from runners.jobs import Prompt
 from runners.ledger import Ledger, Row, read_ledger
@@ -166,6 +166,7 @@ async def test_another_prompt_under_an_id_with_an_answer_is_refused(
     ]
     assert lines[0].endswith("is not to the prompt of today's row 3")
     assert remedy.startswith("an answer never passes as one to another prompt: give each of these prompts an id")
+    assert (await outlook(launch(other), host)).against == (*lines, remedy)
     assert (host.seen, meta(run), shown(run)) == ([], *before)
     with read_ledger(run.out / LEDGER) as ledger:
         assert ledger.amendments() == []
