@@ -13,7 +13,6 @@ from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from shutil import disk_usage
-from typing import Any
 
 from harness.catalog import Endpoint, pinned
 from harness.encoder import encode_prompt_text
@@ -33,7 +32,7 @@ from runners.identity import canonical_run, changes, run_sha256
 from runners.jobs import Prompt
 from runners.judging import Judges, Recipe
 from runners.ledger import Ledger, open_ledger, read_ledger
-from runners.limits import limits
+from runners.limits import above_max_price, limits
 from runners.output import LEDGER
 from runners.plan import Begun, begun_of, refuse_full
 from runners.progress import Stop, Watch
@@ -43,7 +42,6 @@ from runners.samples import JUDGE_ANEW, other_hashes
 from runners.summary import Asked
 from runners.verdicts import Facts, unpack
 
-PER_MILLION = Decimal(1_000_000)
 AMEND = 'restore it, choose another output folder, or name the change with --amend "REASON"'
 
 
@@ -128,7 +126,7 @@ def _fitting(launch: Launch, listed: tuple[Endpoint, ...]) -> tuple[tuple[Endpoi
     reasons = [
         *(endpoint_differences(launch.ticket, found) if launch.ticket else ()),
         *limits(run, launch.surveyed, found),
-        *_above_max_price(run.provider.get("max_price") or {}, found),
+        *above_max_price(run.provider.get("max_price") or {}, found),
     ]
     return found, reasons
 
@@ -191,14 +189,6 @@ async def outlook(launch: Launch, transport: Transport) -> Outlook:
     other += _rises(json.loads(meta.get("price", "{}")), _told(dearest(found)))
     notes = [*other, "`tokenproof generate` will start with --amend only"] if other else []
     return Outlook(found, begun_of(totals), tuple(against), tuple(notes))
-
-
-def _above_max_price(most: Mapping[str, Any], endpoints: Sequence[Endpoint]) -> Iterator[str]:
-    """Prices above the block's max_price, which is in USD a million tokens."""
-    for e in endpoints:
-        for name, usd in (("prompt", e.prompt_usd), ("completion", e.completion_usd)):
-            if name in most and usd * PER_MILLION > Decimal(str(most[name])):
-                yield f"{e.tag} takes ${usd * PER_MILLION:f} a million {name} tokens, above max_price ${most[name]}"
 
 
 def _folder(run: RunFile) -> None:

@@ -1,13 +1,17 @@
 """What a run asks of its endpoints beyond what they say that they do.
 
-Pure. Knows nothing of money and of disks.
+Pure. Knows nothing of budgets and of disks.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
 
 from harness.catalog import Endpoint
 from runners.data_sets import Surveyed
 from runners.runfile import RunFile
+
+PER_MILLION = Decimal(1_000_000)
 
 
 def limits(run: RunFile, surveyed: Sequence[Surveyed], endpoints: Sequence[Endpoint]) -> Iterator[str]:
@@ -40,3 +44,11 @@ def unheard(run: RunFile, endpoints: Sequence[Endpoint]) -> Iterator[str]:
 def _missing(asked: set[str], endpoint: Endpoint) -> str:
     """What of it an endpoint does not list; "" also where it lists nothing."""
     return ", ".join(sorted(asked - endpoint.supported_parameters)) if endpoint.supported_parameters else ""
+
+
+def above_max_price(most: Mapping[str, Any], endpoints: Sequence[Endpoint]) -> Iterator[str]:
+    """Prices above the block's max_price, which is in USD a million tokens."""
+    for e in endpoints:
+        for name, usd in (("prompt", e.prompt_usd), ("completion", e.completion_usd)):
+            if name in most and usd * PER_MILLION > Decimal(str(most[name])):
+                yield f"{e.tag} takes ${usd * PER_MILLION:f} a million {name} tokens, above max_price ${most[name]}"
