@@ -7,7 +7,7 @@ import os
 import pkgutil
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -208,6 +208,35 @@ def clean_ends() -> Iterator[None]:
         for line in str(error).split("\n"):  # a run file's faults come a line each
             complain(line)
         raise typer.Exit(report.EXIT_UNUSABLE) from None
+
+
+def may_replace(path: str | None, option: str, what: str, is_one: Callable[[bytes], bool]) -> None:
+    """Before any work: the file that an option names can be written, and nothing but such a file is overwritten.
+
+    Args:
+        path: None where the option was not typed.
+        is_one: Whether a file that begins so (4 KiB) is such a file; an empty one is nobody's.
+
+    Raises:
+        SetupError: There is no folder for it, or something else stands there.
+    """
+    if path is None:
+        return
+    target = Path(path).resolve()
+    if not target.parent.is_dir():
+        raise SetupError(f"{path}: there is no folder {target.parent}; make it, or choose another {option}")
+    if target.exists():
+        if not target.is_file():
+            raise SetupError(f"{path} is no regular file; choose another {option}")
+        with target.open("rb") as file:
+            head = file.read(4096)
+        if head and not is_one(head):
+            raise SetupError(f"{path} exists and is no {what}; choose another {option}")
+
+
+def holds(mark: bytes) -> Callable[[bytes], bool]:
+    """For `may_replace`: whether this stands in the beginning of a file."""
+    return lambda head: mark in head
 
 
 def say(*lines: str) -> None:

@@ -22,7 +22,9 @@ from harness.cli_base import (
     clean_ends,
     complain,
     finite,
+    holds,
     judging,
+    may_replace,
 )
 from harness.errors import SetupError
 from harness.flow import Kit
@@ -129,6 +131,8 @@ def gate(
 
         root = checkout_root()
         _may_replace(ticket)
+        may_replace(junit, "--junit", "JUnit report", holds(b"<testsuite"))
+        may_replace(report_to, "--report", "report of `tokenproof gate`", holds(b'"ticket_id"'))
         if live != (budget is not None):
             raise SetupError("--live and --budget USD belong together: what is asked now costs money")
         place = _target(base_url, allow_host, live)

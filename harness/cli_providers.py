@@ -21,7 +21,9 @@ from harness.cli_base import (
     clean_ends,
     complain,
     finite,
+    holds,
     judging,
+    may_replace,
 )
 from harness.errors import HarnessError, SetupError
 from harness.report import EXIT_OK, EXIT_REJECTED, EXIT_UNUSABLE
@@ -97,6 +99,7 @@ def providers(
     from harness.transport import target
 
     with clean_ends():
+        may_replace(write, "--write", "provider block of `tokenproof providers`", holds(b'"provider"'))
         place = target(base_url or settings().base_url, None, allow_host or (), offline=True)
         judge_of = judging(None, None, False, habits)
         bad: list[str] = []

@@ -29,6 +29,7 @@ from harness.cli_base import (
     clean_ends,
     complain,
     judging,
+    may_replace,
 )
 from harness.cli_drift import place_of, recordings, unpaired
 from harness.cli_providers import provenance_of, seen_of
@@ -109,15 +110,7 @@ def _refuse_out(out: str, paths: list[str]) -> None:
     target = Path(out).resolve()
     if target in (Path(p).resolve() for p in paths):
         raise SetupError(f"{out} is one of the files to judge; choose another --out")
-    if not target.parent.is_dir():
-        raise SetupError(f"{out}: there is no folder {target.parent}; make it, or choose another --out")
-    if not target.exists():
-        return
-    if not target.is_file():
-        raise SetupError(f"{out} is no regular file; choose another --out")
-    with target.open("rb") as file:
-        if not is_page(file.read(4096)):
-            raise SetupError(f"{out} exists and is no page of `tokenproof report`; choose another --out")
+    may_replace(out, "--out", "page of `tokenproof report`", is_page)
 
 
 @dataclass(slots=True)

@@ -84,6 +84,20 @@ def test_reports(made: Checkout, tmp_path: Path) -> None:
     assert not (made.root / "gate.json").exists()
 
 
+@pytest.mark.parametrize("option", ["--junit", "--report"])
+def test_nothing_but_an_earlier_report_is_overwritten(made: Checkout, tmp_path: Path, option: str) -> None:
+    """Told before the tests run; an earlier one is replaced."""
+    other, earlier = tmp_path / "notes.md", tmp_path / "earlier"
+    other.write_text("mine\n")
+    earlier.write_text('<testsuites/>\n{"ticket_id": null}\n')
+
+    code, _, err = run(option, other)
+    assert (code, other.read_text()) == (2, "mine\n")
+    assert f"{other} exists and is no " in err
+    assert "runs the required tests" not in err
+    assert run(option, earlier)[0] == 0
+
+
 def test_no_ticket(made: Checkout) -> None:
     """1, a reason a line; the ticket of an earlier run is taken away."""
     assert run()[0] == 0

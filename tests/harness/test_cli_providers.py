@@ -92,9 +92,10 @@ def test_the_block_is_what_a_run_reads(tmp_path: Path) -> None:
 def test_nobody_is_good_enough(tmp_path: Path, changes: dict[str, Any], flags: tuple[str, ...], reason: str) -> None:
     """1, the reason of each, and nothing is written, nor is an older file touched."""
     board = tmp_path / "board.json"
-    board.write_text("older")
+    older = '{"provider": "older"}'
+    board.write_text(older)
     code, out, _ = run(folder(tmp_path / "c", **changes), "--write", board, *flags)
-    assert (code, board.read_text()) == (1, "older")
+    assert (code, board.read_text()) == (1, older)
     left = [line for line in out.splitlines() if line.startswith("left out: ")]
     assert (len(left), all(reason in line for line in left)) == (2, True)
     assert out.splitlines()[-1] == "no endpoint is good enough; nothing is written"
@@ -145,3 +146,16 @@ def test_the_shipped_cassettes() -> None:
     code, out, _ = run(base_url=None)
     assert code == 0
     assert all(" 0 of 0 " in line for line in out.splitlines()[1:])
+
+
+def test_nothing_but_a_provider_block_is_overwritten(tmp_path: Path) -> None:
+    """Told before any work; an earlier block is replaced."""
+    place, other = folder(tmp_path / "c"), tmp_path / "run.toml"
+    other.write_text("model = 1\n")
+
+    code, _, err = run(place, "--write", other)
+    assert (code, other.read_text()) == (2, "model = 1\n")
+    assert f"{other} exists and is no provider block of `tokenproof providers`; choose another --write" in err
+    code, _, err = run(place, "--write", tmp_path / "absent" / "b.json")
+    assert (code, "there is no folder" in err) == (2, True)
+    assert [run(place, "--write", tmp_path / "b.json")[0] for _ in range(2)] == [0, 0]
