@@ -30,7 +30,7 @@ MARK = f"PRAGMA application_id = {STAMP[0]}; PRAGMA user_version = {STAMP[1]};"
 SETUP = (
     "page_size = 8192",  # of a new file: of answers of 1,000 tokens, which take 3 KB, 4 KiB hold one
     *("journal_mode = WAL", "synchronous = FULL"),
-    "wal_autocheckpoint = 1000",  # pages: long enough to be rare, short enough to take milliseconds
+    "wal_autocheckpoint = 250",  # pages: a commit that has to do it takes 5 ms, not 20
 )
 SCHEMA = (
     """
