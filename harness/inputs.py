@@ -4,6 +4,7 @@ Knows nothing of files, YAML, tokens or verdicts. Of a line it looks at `respons
 more a line knows (true ids, say) cannot reach a verdict.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -172,3 +173,22 @@ def shown(value: Any) -> str:
     if isinstance(value, list):
         return f"a list of {len(value)}" + (f", {type(value[0]).__name__} first" if value else "")
     return f"{type(value).__name__} {value!r:.40}" if value is not None else "null"
+
+
+def golden_text(value: dict[str, Any]) -> str:
+    """A golden as JSON for eyes: ids and pieces on one line each, an event or a logprob entry a line."""
+    return _pretty(value, "", 0) + "\n"
+
+
+def _pretty(value: Any, indent: str, width: int) -> str:
+    """`value` on one line where that has at most `width` characters or a list holds plain values only."""
+    flat = json.dumps(value, ensure_ascii=False)
+    plain = isinstance(value, list) and not any(isinstance(item, dict | list) for item in value)
+    if plain or not isinstance(value, dict | list) or len(flat) <= width:
+        return flat
+    inner = indent + " "
+    if isinstance(value, list):
+        rows = [inner + _pretty(item, inner, 300) for item in value]
+        return "[\n" + ",\n".join(rows) + f"\n{indent}]"
+    rows = [f"{inner}{json.dumps(key, ensure_ascii=False)}: {_pretty(item, inner, 100)}" for key, item in value.items()]
+    return "{\n" + ",\n".join(rows) + f"\n{indent}}}"

@@ -145,7 +145,8 @@ class Goldens:
 
     def check(self, name: str, value: Any) -> None:
         """Fails, with the difference, unless the file holds this value; with --golden-update writes it."""
-        from harness.store import golden_text, write_atomic
+        from harness.inputs import golden_text
+        from harness.store import write_atomic
 
         path = self._path(name)
         new, old = golden_text(json.loads(json.dumps(value))), path.read_text("utf-8") if path.exists() else ""

@@ -8,14 +8,13 @@ import contextlib
 import errno
 import gzip
 import io
-import json
 import os
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from stat import S_ISFIFO, S_ISREG
+from stat import S_ISDIR, S_ISFIFO, S_ISREG
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from harness.errors import HarnessError, SetupError
@@ -35,6 +34,7 @@ YAML_STARTS = (b"interactions:", b"version:", b"---", b"%YAML", b"#")
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".sse", ".txt", ".yaml", ".yml")
 EXPECTED = "expected a chat-completion JSON, SSE text, JSONL (.gz or not) or a VCR cassette"
 
+NO_FILE = "it is a device, a pipe or a socket, and no regular file"
 NAME_BYTES = 255  # of one name in a path; file systems take no longer ones
 BOM = b"\xef\xbb\xbf"
 
@@ -229,10 +229,10 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """A file to be written piece by piece, that stands under its name once all of it is on disk, and not before.
 
     Raises:
-        SetupError: It cannot be written there. Whatever ends the block leaves what was there before.
+        SetupError: It cannot be written there: a device, a pipe and a socket are never replaced. Whatever ends the
+            block leaves what was there before.
     """
-    if (trouble := path_trouble(path)) is not None:
-        raise SetupError(f"{path!s:.200} cannot be written: {trouble}; choose another place")
+    file_mode(path)  # before anything is opened
     target = Path(path).resolve()  # a link stays a link
     part = None
     try:
@@ -241,7 +241,7 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             yield cast(BinaryIO, file)
             file.flush()
             os.fsync(file.fileno())
-        part.chmod(target.stat().st_mode & 0o777 if target.exists() else 0o644)
+        part.chmod(file_mode(path))
         part.replace(target)
     except OSError as error:
         raise SetupError(f"{path} cannot be written: {error.strerror or error}; choose another place") from error
@@ -249,6 +249,22 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         if part is not None:
             with contextlib.suppress(OSError):
                 part.unlink(missing_ok=True)
+
+
+def file_mode(path: str | os.PathLike[str]) -> int:
+    """Permissions of the file that is to be written at a path; nothing is opened.
+
+    Raises:
+        SetupError: None can stand there, or what stands there is no regular file.
+    """
+    trouble, mode = path_trouble(path), 0o644
+    if trouble is None:
+        with contextlib.suppress(FileNotFoundError):
+            mode = os.stat(path).st_mode  # noqa: PTH116 - of the link's end, also of one that names no path: /dev/stdout
+            trouble = os.strerror(errno.EISDIR) if S_ISDIR(mode) else None if S_ISREG(mode) else NO_FILE
+    if trouble is not None:
+        raise SetupError(f"{path!s:.200} cannot be written: {trouble}; choose another place")
+    return mode & 0o777
 
 
 def read_golden(path: str | os.PathLike[str]) -> Golden:
@@ -279,22 +295,3 @@ def read_ticket(path: str | os.PathLike[str]) -> "Ticket":
         raise SetupError(f"{path}: no ticket can be read ({reason}); `tokenproof gate` writes one") from error
     except SetupError as error:
         raise SetupError(f"{path}: {error}") from error
-
-
-def golden_text(value: dict[str, Any]) -> str:
-    """A golden as JSON for eyes: ids and pieces on one line each, an event or a logprob entry a line."""
-    return _pretty(value, "", 0) + "\n"
-
-
-def _pretty(value: Any, indent: str, width: int) -> str:
-    """`value` on one line where that has at most `width` characters or a list holds plain values only."""
-    flat = json.dumps(value, ensure_ascii=False)
-    plain = isinstance(value, list) and not any(isinstance(item, dict | list) for item in value)
-    if plain or not isinstance(value, dict | list) or len(flat) <= width:
-        return flat
-    inner = indent + " "
-    if isinstance(value, list):
-        rows = [inner + _pretty(item, inner, 300) for item in value]
-        return "[\n" + ",\n".join(rows) + f"\n{indent}]"
-    rows = [f"{inner}{json.dumps(key, ensure_ascii=False)}: {_pretty(item, inner, 100)}" for key, item in value.items()]
-    return "{\n" + ",\n".join(rows) + f"\n{indent}}}"

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.errors import ProviderError, SetupError
+from harness.inputs import golden_text
 from harness.response import loads, parse
-from harness.store import golden_text, write_atomic
+from harness.store import write_atomic
 from harness.types import Turn
 from harness.vocab import Vocab
 

@@ -17,7 +17,7 @@ from harness.flow import Kit
 from harness.messages import content_text
 from harness.stack_plain import speak
 from harness.stacks import Sampled
-from harness.store import atomic_file
+from harness.store import atomic_file, file_mode
 from harness.ticket import Hashes
 from runners.ledger import Ledger
 from runners.samples import Taken, all_taken
@@ -70,9 +70,10 @@ def refuse_other(out: Path) -> None:
     Raises:
         SetupError: Something else stands there.
     """
+    file_mode(out)  # before it is opened: a pipe would wait for somebody to write
     try:
         with out.open("rb") as file:
-            start = file.read(_START_BYTES) if out.is_file() else b""
+            start = file.read(_START_BYTES)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -105,7 +106,7 @@ def export(
     """
     made = LAYOUTS.get(layout)
     if made is None:
-        raise SetupError(f"no layout {layout!r}; the layouts are {', '.join(LAYOUTS)}")
+        raise SetupError(f"no layout {layout!r}; the layouts are {', '.join(('samples', *LAYOUTS))}")
     refuse_other(out)
     n: Counter[str] = Counter(written=0)
     with atomic_file(out) as file:

@@ -12,8 +12,8 @@ from typing import Any
 
 from harness import __version__
 from harness.errors import HarnessError, SetupError
+from harness.inputs import golden_text
 from harness.response import loads
-from harness.store import golden_text
 from harness.vocab import VOCAB_SHA256
 from runners.differences import differences
 from runners.states import LAYER_MEANING, NORM_MEANING, Facts

@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from harness.errors import SetupError
+from harness.inputs import golden_text
 from harness.response import loads
-from harness.store import golden_text
 from runners.examining import Examiner
 from runners.extract import Limits, Summary, extract, wanted, windows
 from runners.extract_job import (

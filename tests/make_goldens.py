@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from harness.encoder import load_vocab
-from harness.store import golden_text, write_atomic
+from harness.inputs import golden_text
+from harness.store import write_atomic
 from tests.conftest import ROOT, shared_folder
 
 SOURCE = "Recorded from {engine} on CPU with a small model trained to emit chosen ids."

@@ -1,8 +1,11 @@
 """harness.store: any file -> entries, in order, in bounded memory; goldens; atomic writing."""
 
+import contextlib
 import gzip
 import json
 import os
+import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -18,8 +21,8 @@ from hypothesis import strategies as st
 from harness import store
 from harness.encoder import load_vocab
 from harness.errors import SetupError
-from harness.inputs import Entry, Golden
-from harness.store import golden_text, path_trouble, read, read_golden, write_atomic
+from harness.inputs import Entry, Golden, golden_text
+from harness.store import path_trouble, read, read_golden, write_atomic
 from tests.conftest import ROOT
 
 BODY: dict[str, Any] = {"choices": [{"message": {"content": "Hi\u2028there"}}]}
@@ -273,6 +276,43 @@ def test_write_atomic_leaves_the_old_file_when_it_fails(tmp_path: Path, monkeypa
         write_atomic(tmp_path / "a", b"new")
 
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("a", b"old")]
+
+
+def test_nothing_but_a_regular_file_is_replaced(tmp_path: Path) -> None:
+    """A pipe, a socket, a device, and a link to one stay what they are and are not opened; a folder is named as one."""
+    os.mkfifo(tmp_path / "pipe")
+    with socket.socket(socket.AF_UNIX) as listening, contextlib.chdir(tmp_path):
+        listening.bind("socket")  # by a short name: a socket's path has at most 108 bytes
+    with contextlib.suppress(PermissionError):  # who may not make devices has the pipe and the socket
+        os.mknod(tmp_path / "device", 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    (tmp_path / "folder").mkdir()
+    before = {path.name: path.lstat() for path in tmp_path.iterdir()}
+    for name in before:
+        (tmp_path / f"to-{name}").symlink_to(name)
+
+    for path in sorted(tmp_path.iterdir()):
+        why = "Is a directory" if path.is_dir() else "it is a device, a pipe or a socket, and no regular file"
+        with pytest.raises(SetupError) as error:
+            write_atomic(path, b"new")
+        assert str(error.value) == f"{path} cannot be written: {why}; choose another place"
+
+    assert len(before) >= 3
+    assert {path.name: path.lstat() for path in tmp_path.iterdir() if not path.is_symlink()} == before
+    assert all((tmp_path / f"to-{name}").is_symlink() for name in before)
+
+
+def test_what_became_a_pipe_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    """The look is taken again before the new file takes the name; of the new one nothing is left."""
+
+    def write() -> None:
+        with store.atomic_file(tmp_path / "a") as file:
+            file.write(b"new")
+            os.mkfifo(tmp_path / "a")
+
+    with pytest.raises(SetupError, match="a device, a pipe"):
+        write()
+
+    assert [path.is_fifo() for path in tmp_path.iterdir()] == [True]
 
 
 def test_write_atomic_into_no_folder(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from harness.errors import SetupError
 from harness.flow import judge
-from harness.store import golden_text, read_golden
+from harness.inputs import golden_text
+from harness.store import read_golden
 from harness.vocab import VOCAB_SHA256
 from runners.engines import Told
 from runners.golden import capture, expected, label_of, provider_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.store import golden_text
+from harness.inputs import golden_text
 from runners.golden_files import Change, Row
 from tests.runners.capture_kit import CHAT, PLAIN, TOLD, asks, captured, changed, generate, plan
 from tests.runners.standin import Dialogue, StandIn

@@ -1,6 +1,7 @@
 """runners.layouts: conversations of trainers say what the ids say, reasoning kept in the generated turn alone."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,20 @@ def test_an_unknown_mode_or_layout(tmp_path: Path) -> None:
         (row,) = ledger.rows()
         with pytest.raises(SetupError, match="thinking mode"):
             specforge(take(row, kit()), kit())
-        with pytest.raises(SetupError, match="no layout 'x'; the layouts are specforge"):
+        with pytest.raises(SetupError, match="no layout 'x'; the layouts are samples, specforge"):
             export(ledger, kit(), "x", tmp_path / "y")
     assert not (tmp_path / "y").exists()
+
+
+def test_an_export_into_a_pipe_is_refused_before_it_is_opened(tmp_path: Path) -> None:
+    """No export waits for whoever may write into a pipe, and none replaces it; by a link neither."""
+    ledger = answered(tmp_path, run_of(tmp_path))
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+
+    with ledger:
+        for name in ("pipe", "link"):
+            with pytest.raises(SetupError, match=f"{name} cannot be written: it is a device, a pipe or a socket"):
+                export(ledger, kit(), "specforge", tmp_path / name)
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "link").is_symlink()
