@@ -8,10 +8,11 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from harness.errors import SetupError
-from runners.data_sets import Faults, Surveyed, canonical
+from runners.data_sets import Surveyed, canonical
 from runners.jobs import Prompt
 from runners.ledger import Ledger
 from runners.ledger_rows import ANSWERED, AS_SENT, OTHERWISE
+from runners.row_faults import Faults
 
 PROMPT = ("model", "messages", "tools", "reasoning")
 """Members of a request that say what is read, and by whom; the others say how long and how freely it is answered."""

@@ -25,7 +25,7 @@ from runners.admission import endpoint_differences
 from runners.amending import layout, places
 from runners.attempts import Outside
 from runners.budget import Price, dearest, nano_of
-from runners.data_sets import Digest, Surveyed, prompts
+from runners.data_sets import RESTORE, Surveyed, surveyed_prompts
 from runners.desk import Orders
 from runners.generate import Run
 from runners.identity import canonical_run, changes, run_sha256
@@ -37,12 +37,10 @@ from runners.output import LEDGER
 from runners.plan import Begun, begun_of, refuse_full
 from runners.progress import Stop, Watch
 from runners.recovery import refuse_dropped
-from runners.runfile import DataSet, RunFile
+from runners.runfile import RunFile
 from runners.samples import JUDGE_ANEW, other_hashes
 from runners.summary import Asked
 from runners.verdicts import Facts, unpack
-
-AMEND = 'restore it, choose another output folder, or name the change with --amend "REASON"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +202,7 @@ def _unchanged(launch: Launch, ledger: Ledger, text: str) -> tuple[str, ...]:
     found = changes(known, text) if known is not None else ()
     if found and launch.amend is None:
         raise SetupError(
-            "\n".join([*found, f"{launch.run.path} is not the run that was begun in {launch.run.out}; {AMEND}"])
+            "\n".join([*found, f"{launch.run.path} is not the run that was begun in {launch.run.out}; {RESTORE}"])
         )
     return found
 
@@ -224,7 +222,7 @@ def _begin(
     before = json.loads(meta.get("price", "{}"))
     rises = [*_rises(before, told)]
     if rises and launch.amend is None:
-        raise SetupError("\n".join([*rises, f"the price rose since the run was begun; {AMEND}"]))
+        raise SetupError("\n".join([*rises, f"the price rose since the run was begun; {RESTORE}"]))
     name, facts, lies = run_sha256(text), launch.facts, layout(launch.surveyed)
     pairs = zip(launch.run.data_sets, launch.surveyed, strict=True)
     asked = {data.name: asdict(Asked(found.n_prompts, data.tokens)) for data, found in pairs}
@@ -279,15 +277,5 @@ def _orders(run: RunFile, endpoints: tuple[Endpoint, ...], price: Price, *, amen
 def _prompts(launch: Launch) -> Iterator[Prompt]:
     """All prompts in the order of the run file, or the first of each data set."""
     pairs = zip(launch.run.data_sets, launch.surveyed, strict=True)
-    every = (_same(launch.run, data, told) for data, told in pairs)
+    every = (surveyed_prompts(launch.run, data, told, encode_prompt_text) for data, told in pairs)
     return chain.from_iterable(islice(some, launch.probe) for some in every)
-
-
-def _same(run: RunFile, data: DataSet, told: Surveyed) -> Iterator[Prompt]:
-    """The prompts of a data set; an error at their end where they were not those that were surveyed."""
-    digest = Digest()
-    for prompt in prompts(run, data, encode_prompt_text):
-        digest.add(prompt)
-        yield prompt
-    if digest.hexdigest() != told.sha256:
-        raise SetupError(f"data set {data.name}: {data.shown} changed while it was read; {AMEND}")

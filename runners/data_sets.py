@@ -9,7 +9,7 @@ import json
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness.errors import HarnessError, SetupError
@@ -19,10 +19,11 @@ from harness.types import Encode
 from runners import tables
 from runners.jobs import Prompt
 from runners.prompts import json_object, lines
+from runners.row_faults import Faults
 from runners.runfile import DataSet, RunFile
 
 FIELDS = ("id", "messages", "prompt", "tools")
-MAX_TOLD = 20  # faults are shown; the others are counted
+RESTORE = 'restore it, choose another output folder, or name the change with --amend "REASON"'
 SHARD_IDS = 100_000  # of which a set of hashes is made at a time
 
 
@@ -33,6 +34,7 @@ class Surveyed:
     Attributes:
         prompt_tokens, longest: Ids of all prompts together, and of the longest one.
         sha256: Of the ids and requests in their order: another one is another data set.
+        marks: 8 bytes of each prompt's own hash, in their order.
     """
 
     name: str
@@ -41,45 +43,7 @@ class Surveyed:
     longest: int
     body_bytes: int
     sha256: str
-
-
-class Digest:
-    """Of prompts in their order: their ids and their requests."""
-
-    def __init__(self) -> None:
-        self._sha256 = hashlib.sha256()
-
-    def add(self, prompt: Prompt) -> None:
-        """One more."""
-        for part in (prompt.id.encode(), prompt.body):
-            self._sha256.update(b"%d:%s" % (len(part), part))
-
-    def hexdigest(self) -> str:
-        """In hex."""
-        return self._sha256.hexdigest()
-
-
-class Faults:
-    """Places and what is wrong there: the first MAX_TOLD, and how many there are."""
-
-    def __init__(self) -> None:
-        self.n, self._told = 0, list[str]()
-
-    def add(self, place: str, said: object) -> None:
-        """One more."""
-        self.n += 1
-        if self.n <= MAX_TOLD:
-            self._told.append(f"{place}: {said}")
-
-    def end(self) -> None:
-        """Raise what was found.
-
-        Raises:
-            SetupError: A line a fault.
-        """
-        if self.n:
-            more = [f"and {self.n - MAX_TOLD:,} faults more"] if self.n > MAX_TOLD else []
-            raise SetupError("\n".join([*self._told, *more]))
+    marks: "array[int]" = field(default_factory=lambda: array("Q"), repr=False, compare=False)
 
 
 def survey(run: RunFile, encode: Encode, tick: Callable[[], None] = lambda: None) -> tuple[Surveyed, ...]:
@@ -110,8 +74,24 @@ def prompts(run: RunFile, data: DataSet, encode: Encode) -> Iterator[Prompt]:
         yield prompt
 
 
+def surveyed_prompts(run: RunFile, data: DataSet, told: Surveyed, encode: Encode) -> Iterator[Prompt]:
+    """As `prompts`, each the one that was surveyed at its place: what was put into a file since is never sent.
+
+    Raises:
+        SetupError: The file has other prompts by now.
+    """
+    said = f"data set {data.name}: {data.shown} changed while it was read"
+    marks = iter(told.marks)
+    for prompt in prompts(run, data, encode):
+        if _mark(prompt) != next(marks, None):
+            raise SetupError(f"{said}: prompt {prompt.id!r:.100} was not there before; {RESTORE}")
+        yield prompt
+    if next(marks, None) is not None:
+        raise SetupError(f"{said}: its last prompts are gone; {RESTORE}")
+
+
 def _surveyed(run: RunFile, data: DataSet, encode: Encode, faults: Faults, tick: Callable[[], None]) -> Surveyed:
-    digest, ids = Digest(), array("Q")
+    digest, ids, marks = hashlib.sha256(), array("Q"), array("Q")
     n = tokens = longest = n_bytes = 0
     try:
         for place, prompt in _prompts(run, data, encode):
@@ -121,14 +101,15 @@ def _surveyed(run: RunFile, data: DataSet, encode: Encode, faults: Faults, tick:
                 continue
             n, tokens, longest = n + 1, tokens + prompt.n_prompt, max(longest, prompt.n_prompt)
             n_bytes += len(prompt.body)
-            ids.append(_hash(prompt.id))
-            digest.add(prompt)
+            ids.append(_hash(prompt.id.encode("utf-8", "replace")))
+            marks.append(_mark(prompt))
+            digest.update(_framed(prompt))
         _same_ids(data, ids, faults)
     except SetupError as error:  # the file itself
         faults.add(data.shown, error)
     if not n and not faults.n:
         faults.add(data.shown, "no prompt in it; expected rows with `messages` or `prompt`")
-    return Surveyed(data.name, n, tokens, longest, n_bytes, digest.hexdigest())
+    return Surveyed(data.name, n, tokens, longest, n_bytes, digest.hexdigest(), marks)
 
 
 def _prompts(run: RunFile, data: DataSet, encode: Encode) -> Iterator[tuple[str, Prompt | HarnessError]]:
@@ -272,8 +253,17 @@ def _id(value: Any, index: int) -> str:
     return str(value)
 
 
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "big")
+def _framed(prompt: Prompt) -> bytes:
+    """Id and request, so that no two pairs of them are the same bytes."""
+    return b"".join(b"%d:%s" % (len(part), part) for part in (prompt.id.encode(), prompt.body))
+
+
+def _mark(prompt: Prompt) -> int:
+    return _hash(_framed(prompt))
+
+
+def _hash(data: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big")
 
 
 def _same_ids(data: DataSet, ids: "array[int]", faults: Faults) -> None:
@@ -292,7 +282,7 @@ def _same_ids(data: DataSet, ids: "array[int]", faults: Faults) -> None:
         if isinstance(row, SetupError) or (data.limit is not None and index >= data.limit):
             continue
         name = str(index) if row.get("id") is None else str(row["id"])
-        if _hash(name) in twice:
+        if _hash(name.encode("utf-8", "replace")) in twice:
             places[name].append(place)
     for name, found_at in places.items():
         for place in found_at[1:]:

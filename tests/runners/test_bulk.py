@@ -215,15 +215,32 @@ async def test_what_the_listing_of_today_says_against_it(
     assert host.seen == []
 
 
-async def test_a_data_set_that_changes_under_the_run(tmp_path: Path) -> None:
-    """What was surveyed is what is asked, or the run stops and says so."""
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([*SIX[:5], {"prompt": "another"}], "prompt '5' was not there before"),
+        ([*SIX, {"prompt": "one more"}], "prompt '6' was not there before"),
+        ([*SIX, *[{"id": "twin", "prompt": "one more"}] * 2], "prompt 'twin' was not there before"),
+        ([{"prompt": "first"}, *SIX], "prompt '0' was not there before"),
+        (SIX[:4], "its last prompts are gone"),
+    ],
+    ids=["other", "appended", "twins", "before", "cut"],
+)
+async def test_a_data_set_that_changes_under_the_run(tmp_path: Path, rows: list[Any], said: str) -> None:
+    """What was surveyed is asked and nothing else, or the run stops and says so; restored, it is taken up."""
     run = run_of(tmp_path, *SIX)
     what = launch(run)
-    data_file(tmp_path, *SIX[:5], {"prompt": "another"})
+    data_file(tmp_path, *rows)
 
-    stop, _, _ = await done(what)
+    stop, host, _ = await done(what)
 
-    assert (stop.why, "a.jsonl changed while it was read" in stop.text) == ("input", True)
+    assert stop.why == "input"
+    assert f"data set a: a.jsonl changed while it was read: {said}; restore it, choose another" in stop.text
+    assert set(host.seen) <= {row["prompt"] for row in SIX}
+    data_file(tmp_path, *SIX)
+    again, _, _ = await done(launch(run), host)
+    assert again.good
+    assert sorted(host.seen) == sorted(row["prompt"] for row in SIX)
 
 
 async def test_limits_and_targets_of_data_sets(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from harness.encoder import encode_prompt_text
 from harness.errors import SetupError
 from harness.prompt import render
-from runners import data_sets
+from runners import data_sets, row_faults
 from runners.data_sets import prompts, survey
 from runners.jobs import Prompt
 from runners.runfile import RunFile
@@ -153,7 +153,7 @@ def test_what_may_not_be_sent_is_told(tmp_path: Path, row: Any, said: str) -> No
 
 def test_every_fault_of_every_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them are told at once, the first ones by name and the rest by number."""
-    monkeypatch.setattr(data_sets, "MAX_TOLD", 3)
+    monkeypatch.setattr(row_faults, "MAX_TOLD", 3)
     data_file(tmp_path, {"prompt": 1}, name="b.jsonl")
     text = run_text(PROVIDER, ONE, '[[data]]\npath = "b.jsonl"\n')
 
