@@ -110,8 +110,8 @@ class Assess:
 
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._busy.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            self._desk.stop("ledger", str(task.exception()))
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._desk.failed(error)
         self._start()
         self._desk.changed.set()
 

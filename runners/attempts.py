@@ -243,8 +243,8 @@ class Attempts:
     def _settled(self, task: "asyncio.Task[None]") -> None:
         self._settling.discard(task)
         self._desk.settling -= 1
-        if not task.cancelled() and task.exception() is not None:
-            self._desk.stop("ledger", str(task.exception()))
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._desk.failed(error)
         self._desk.changed.set()
 
     async def finish(self) -> None:

@@ -8,7 +8,7 @@ import hashlib
 import json
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,19 +128,20 @@ def _rows(data: DataSet) -> Iterator[tuple[str, Mapping[str, Any] | SetupError]]
     """(FILE:LINE, the row's fields) of each row; a line that is no object as the error that it is."""
     if data.path.name.endswith(".parquet"):
         known = [name for name in tables.columns(data.path) if name not in data.ignore]
-        _known_fields(known, data)
+        _known_fields(known)
         if twice := [name for name in FIELDS if known.count(name) > 1]:
             raise SetupError(f"the column {twice[0]!r} comes twice; expected it once")
         for number, row in enumerate(tables.read_rows(data.path, known), 1):
             yield f"{data.shown}: row {number}", {key: _whole(value) for key, value in row.items()}
         return
     for number, line in lines(str(data.path)):
-        yield f"{data.shown}:{number}", _object(line)
+        yield f"{data.shown}:{number}", _object(line, data.ignore)
 
 
-def _object(line: bytes) -> Mapping[str, Any] | SetupError:
+def _object(line: bytes, ignore: Collection[str]) -> Mapping[str, Any] | SetupError:
     try:
-        return json_object(line, "`messages` or `prompt`")
+        row = json_object(line, "`messages` or `prompt`")
+        return {key: value for key, value in row.items() if key not in ignore}
     except SetupError as error:
         return error
 
@@ -154,8 +155,8 @@ def _whole(value: Any) -> Any:
     return value
 
 
-def _known_fields(names: Iterable[str], data: DataSet) -> None:
-    unknown = [name for name in names if name not in FIELDS and name not in data.ignore]
+def _known_fields(names: Iterable[str]) -> None:
+    unknown = [name for name in names if name not in FIELDS]
     if unknown:
         said = ", ".join(repr(name[:40]) for name in unknown)
         raise SetupError(
@@ -165,7 +166,7 @@ def _known_fields(names: Iterable[str], data: DataSet) -> None:
 
 
 def _prompt(run: RunFile, data: DataSet, index: int, row: Mapping[str, Any], encode: Encode) -> Prompt:
-    _known_fields(row, data)
+    _known_fields(row)
     messages, tools = _messages(row), _tools(row.get("tools"))
     try:
         rendered = render(messages, tools, format=run.format, thinking=run.thinking, encode=encode)

@@ -19,6 +19,7 @@ from runners.pacing import Pace
 from runners.progress import Progress, ProviderProgress, SetProgress, Stop
 from runners.quality import Quality
 
+BILL = "bill"  # above its reservation: what a person must see before more is spent
 IN_A_ROW = 25
 """Prompts of a data set that may end without an answer, one after the other: then it is not the prompts."""
 
@@ -101,9 +102,18 @@ class Desk:
     # --- stopping --------------------------------------------------------------------------------------------------
 
     def stop(self, why: str, text: str) -> None:
-        """Nothing more is sent; the first reason counts."""
-        self.stopped = self.stopped or Stop(why, text)
+        """Nothing more is sent. The first reason counts, unless it was that all is done; a bill is told in any case."""
+        before = self.stopped
+        if before is None or before.good:
+            self.stopped = Stop(why, text)
+        elif why == BILL and before.why != BILL:
+            self.stopped = Stop(BILL, f"{text}; before that: {before.text}")
         self.changed.set()
+
+    def failed(self, error: BaseException) -> None:
+        """Work beside the requests ended in an error: of the ledger, or one that nobody foresaw."""
+        told = isinstance(error, SetupError)
+        self.stop("ledger" if told else "bug", str(error) if told else f"please report it: {error!r:.300}")
 
     def stop_set(self, dataset: str, text: str) -> None:
         """Nothing more is sent of one data set, although prompts are open."""
@@ -144,7 +154,7 @@ class Desk:
         if self.purse.excess > before:
             least = "at least " if cost >= MOST else ""
             self.stop(
-                "bill",
+                BILL,
                 f"data set {dataset}: a request was billed {least}{cost / NANO:.6f} USD, more than the worst case of "
                 f"{reserved / NANO:.6f} USD; compare the price list with the bill before you go on",
             )

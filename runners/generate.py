@@ -189,12 +189,10 @@ class Run:
         self._asking.discard(asking)
         self.desk.in_flight -= 1
         error = None if asking.cancelled() else asking.exception()
-        if isinstance(error, SetupError):
-            self.desk.n_lost += 1
-            self.desk.stop("ledger", str(error))
-        elif error is not None:
-            self._bug = self._bug or error
-            self.desk.stop("bug", repr(error))
+        if error is not None:
+            self.desk.failed(error)
+            self.desk.n_lost += isinstance(error, SetupError)
+            self._bug = self._bug or (None if isinstance(error, SetupError) else error)
         self.desk.changed.set()
 
     # --- what a failure means --------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 
 from harness.types import Origin, Verdict
 from harness.witnesses import billed_offset, n_before_end
+from runners.bills import length_of
 from runners.ledger_rows import NO_LONGER, OTHERWISE, Row
 from runners.samples import Taken, mode_of
 
@@ -134,12 +135,12 @@ class Summary:
         row, verdict = taken.row, taken.verdict
         self.cost_nano += row.cost_nano
         self.bill.add(taken)
-        billed = verdict.completion_tokens if verdict else None
+        tokens = row.n_tokens or (length_of(row.answer) if row.answer else 0)  # as the run counts them
         counted = self._sets.setdefault(row.dataset, Counter())
         if row.asked == NO_LONGER:
             self.no_longer.add(row)
         else:
-            counted.update({"ended": row.end is not None, "open": row.end is None, "tokens": billed or 0})
+            counted.update({"ended": row.end is not None, "open": row.end is None, "tokens": tokens})
         if taken.left_out is None and (reason := taken.facts["ungated"]):
             self.ungated.add(reason)
         if row.asked == OTHERWISE:

@@ -157,7 +157,7 @@ async def test_a_disk_that_is_too_small_is_refused(tmp_path: Path) -> None:
         await done(launch(run, **small), host)
     said = str(caught.value)
     assert re.fullmatch(
-        r"the run may write 20\.\d MB, and 5\.0 MB are free at .*/out; nothing was measured yet: .*", said
+        r"the run may write 24\.\d MB, and 5\.0 MB are free at .*/out; nothing was measured yet: .*", said
     )
     assert "`tokenproof plan --probe N` may show that it is less; make room" in said
     assert host.seen == []

@@ -191,6 +191,18 @@ def test_ignored_columns(tmp_path: Path) -> None:
     assert [p.body for p in read(run)] == [HI_BODY]
 
 
+def test_ignored_columns_that_have_a_meaning(tmp_path: Path) -> None:
+    """They are as if they were not there, in JSONL as in Parquet; a prompt that is ignored is missing."""
+    ignore, tools = 'ignore = ["id", "tools"]\n', json.dumps([TOOL])
+    lines = run_of(tmp_path, {"prompt": "Say hi.", "id": "x9", "tools": tools}, text=run_text(PROVIDER, ONE + ignore))
+    told_lines = read(lines)
+    told_table = read(parquet_run(tmp_path, {"prompt": ["Say hi."], "id": ["x9"], "tools": [tools]}, ignore))
+
+    assert [(p.id, p.body) for p in told_lines] == [(p.id, p.body) for p in told_table] == [("0", HI_BODY)]
+    gone = run_of(tmp_path, {"prompt": "Say hi."}, text=run_text(PROVIDER, ONE + 'ignore = ["prompt"]\n'))
+    assert told(gone)[0].endswith("neither `messages` nor `prompt`; expected one of them")
+
+
 def test_packed_lines(tmp_path: Path) -> None:
     """A .gz file is read as what it holds; blank lines are passed over and still count as lines."""
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b'\n{"prompt": "Say hi."}\n\n{\n'))

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sqlite3
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,8 +18,10 @@ from harness.transport import Call, NotSentError, Reply
 from runners import ledger_writes as w
 from runners.backoff import KINDS, wait_s
 from runners.budget import NANO, Price
+from runners.desk import Desk
 from runners.generate import Run
-from runners.ledger import open_ledger, read_ledger
+from runners.ledger import Totals, open_ledger, read_ledger
+from runners.progress import Stop
 from tests.bulk_kit import ENDPOINT, PRICE, RECIPE, Direct, Ran, host, ledger_path, orders, prompt, prompts, run
 
 
@@ -226,6 +229,45 @@ async def test_a_bill_above_its_reservation_stops_the_run(tmp_path: Path) -> Non
     assert ran.stop.why == "bill"
     assert "more than the worst case" in ran.stop.text
     assert len(transport.seen) <= 8
+
+
+@pytest.mark.parametrize("why", ["interrupted", "out-of-credit"])
+def test_a_bill_above_its_reservation_is_told_whatever_stopped_the_run(why: str) -> None:
+    """It outranks every other reason, which is told behind it; a second such bill changes nothing."""
+    desk = Desk(orders(), Totals(), set(), time.monotonic)
+    desk.stop(why, "the first reason")
+    desk.settle("a", 1000, 2_000_000_000)
+    desk.settle("a", 1000, 3_000_000_000)
+
+    assert desk.stopped is not None
+    assert desk.stopped.why == "bill"
+    assert "billed 2.000000 USD, more than the worst case of 0.000001 USD" in desk.stopped.text
+    assert desk.stopped.text.endswith("; before that: the first reason")
+
+
+@pytest.mark.parametrize(
+    ("error", "stop"),
+    [
+        (SetupError("the disk is full"), Stop("ledger", "the disk is full")),
+        (KeyError("id"), Stop("bug", "please report it: KeyError('id')")),
+    ],
+)
+def test_work_beside_the_requests_that_fails(error: Exception, stop: Stop) -> None:
+    """The ledger's errors are told as they are, others with their type."""
+    desk = Desk(orders(), Totals(), set(), time.monotonic)
+    desk.failed(error)
+
+    assert desk.stopped == stop
+
+
+def test_what_fails_after_the_last_answer_is_told() -> None:
+    """A run is not done well whose last cost could not be written; what came before something went wrong counts."""
+    desk = Desk(orders(), Totals(), set(), time.monotonic)
+    desk.stop("done", "")
+    desk.stop("ledger", "the disk is full")
+    desk.stop("judge", "later")
+
+    assert desk.stopped == Stop("ledger", "the disk is full")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from runners.bills import length_of
 from runners.samples import take
 from runners.summary import HEADERS, Asked, Bill, Summary, bill_lines, narrow, table
 from tests.corpus import kit
@@ -50,7 +51,9 @@ def test_what_is_open(tmp_path: Path) -> None:
 
     assert n_open() == 1
     assert n_open(a=Asked(5), b=Asked(10), c=Asked(7)) == 1 + 9 + 7
-    tokens = sum(t.verdict.completion_tokens or 0 for t in taken if t.verdict and t.row.dataset == "a")
+    answers = [t.row for t in taken if t.row.answer and t.row.dataset == "a"]
+    assert [row.n_tokens for row in answers].count(None) == 1  # whose length is that of its text, as for the run
+    tokens = sum(row.n_tokens or length_of(row.answer or b"") for row in answers)
     assert [n_open(a=Asked(50, tokens + k)) for k in (0, 1)] == [0, 46]
 
 
