@@ -7,9 +7,10 @@ a member whose name says account, user or key loses its value, wherever it stand
 
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import AnyStr, NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from harness.recording import Headers, Interaction
@@ -47,7 +48,7 @@ APART = re.compile(  # in what is no conversation: error texts and what stands a
 BLANKS = " \t\r\n\ufeff"
 SSE_LINE = re.compile(r"[^\r\n]+")
 TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
-ESCAPES = (b"\\u00", b"\\/", b"%", b"&#")
+ESCAPES = ("\\u", "\\/", "%", "&#")
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 IN_NAMES = re.compile(r"sk-|user|org|bearer|cookie|eyj", re.IGNORECASE)
 """What ANYWHERE and APART look for begins with one of these, or needs a sign that no such name has."""
@@ -75,12 +76,18 @@ class Scrubber:
         if status != 200:
             return self.body(body, "", []), False
         clean, lower = body, body.lower() if self.known else b""
-        escaped = any(mark in lower for mark in ESCAPES)
         for secret in self.known:
-            if not escaped and json.dumps(secret)[1:-1].lower().encode() not in lower:
-                continue  # the search below takes as long as all else that is done with a reply
-            clean = _spellings(secret).sub(REMOVED.encode(), clean)
+            if _may_hold(lower, secret, str.encode):  # the search takes as long as all else that is done with a reply
+                clean = _spellings(secret).of_bytes.sub(REMOVED.encode(), clean)
         return clean, clean != body
+
+    def headers(self, status: int, pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+        """A reply's headers without them, names in lower case; as much is removed as from its body."""
+        found = {name.lower(): value for name, value in pairs}
+        if status == 200 and self._known(joined := "\n".join((*found, *found.values()))) == joined:
+            return found
+        clean = self._known if status == 200 else self.said
+        return {clean(name): clean(value) for name, value in found.items()}
 
     def said(self, text: str) -> str:
         """A message without them, JSON or a page inside it included."""
@@ -175,10 +182,13 @@ class Scrubber:
         return token if clean == said else json.dumps(clean, ensure_ascii=False)
 
     def _talk(self, text: str) -> str:
-        for secret in self.known:
-            for form in {secret, quote(secret, safe=""), json.dumps(secret)[1:-1]} if secret else ():
-                text = re.sub(re.escape(form), REMOVED, text, flags=re.IGNORECASE)
-        return ANYWHERE.sub(REMOVED, text)
+        return ANYWHERE.sub(REMOVED, self._known(text))
+
+    def _known(self, text: str) -> str:
+        for secret in filter(None, self.known):
+            if _may_hold(text.lower(), secret, str):
+                text = _spellings(secret).of_text.sub(REMOVED, text)
+        return text
 
     def _apart(self, text: str) -> str:
         return APART.sub(REMOVED, self._talk(text))
@@ -229,14 +239,29 @@ def scalars(text: str) -> Iterator[tuple[tuple[str, ...], int, int]]:
         yield scalar(waiting)
 
 
+class _Spellings(NamedTuple):
+    """What finds a secret, however text, JSON, a URL or HTML may write it; `plain` is in lower case."""
+
+    plain: str
+    of_text: re.Pattern[str]
+    of_bytes: re.Pattern[bytes]
+
+
 @lru_cache(maxsize=8)
-def _spellings(secret: str) -> re.Pattern[bytes]:
-    """A secret as text, in JSON, in a URL or in HTML may write it."""
-    one = (
-        rf"(?:{re.escape(c)}|\\+(?:u00{ord(c):02x}|{re.escape(c)})|%{ord(c):02x}|&#(?:0*{ord(c)}|x0*{ord(c):x});)"
-        for c in secret
-    )
-    return re.compile("".join(one).encode(), re.IGNORECASE)
+def _spellings(secret: str) -> _Spellings:
+    def one(c: str) -> str:
+        forms = "|".join(map(re.escape, dict.fromkeys((c, quote(c, safe=""), json.dumps(c)[1:-1]))))
+        n = ord(c)
+        return rf"(?:{forms}|\\+(?:u{n:04x}|{re.escape(c)})|%{n:02x}|&#(?:0*{n}|x0*{n:x});)"
+
+    pattern = "".join(map(one, secret))
+    found = re.compile(pattern, re.IGNORECASE), re.compile(pattern.encode(), re.IGNORECASE)
+    return _Spellings(secret.lower(), *found)
+
+
+def _may_hold(lower: AnyStr, secret: str, kind: Callable[[str], AnyStr]) -> bool:
+    """Whether a search may find it: it stands there plain, or something there is spelled in another way."""
+    return any(kind(mark) in lower for mark in (_spellings(secret).plain, *ESCAPES))
 
 
 def of_key(key: str | None) -> Scrubber:

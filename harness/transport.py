@@ -76,7 +76,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came, whatever its status; header names are in lower case.
+    """What came, whatever its status; header names are in lower case, and no header holds the key.
 
     Attributes:
         echoed: Whether the key stood in the body of an answer; it is replaced there.
@@ -109,7 +109,7 @@ class Inbox:
 
     def reply(self, status: int, headers: Iterable[tuple[str, str]], parts: list[bytes]) -> Reply:
         """A whole reply, without our key."""
-        return Reply(status, {k.lower(): v for k, v in headers}, *self._scrub.reply(status, b"".join(parts)))
+        return Reply(status, self._scrub.headers(status, headers), *self._scrub.reply(status, b"".join(parts)))
 
     def not_sent(self, error: Exception) -> NotSentError:
         """What a connection that was never made means."""

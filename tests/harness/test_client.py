@@ -11,6 +11,7 @@ import pytest
 from harness.client import HttpxTransport
 from harness.client_bulk import AiohttpTransport
 from harness.errors import ProviderError
+from harness.scrub import REMOVED
 from harness.transport import Call, NotSentError, Reply, Target, UnansweredError
 from tests.emulator_kit import MODEL, asked, emulator
 from tests.served import Served
@@ -163,9 +164,50 @@ async def test_a_host_that_echoes_the_key_is_not_quoted(
         writer.close()
 
     reply = await client.said(await raw(handler), Call("GET", "/x"), KEY)
-    if spelled in ("plain", "upper", "json") or status == "200 OK":
-        assert reply.body == b'{"id":"[removed]","n":[1, 2]}'
+    assert reply.body == b'{"id":"[removed]","n":[1, 2]}'
     assert reply.echoed == (status == "200 OK")
+
+
+@pytest.mark.parametrize("status", ["200 OK", "302 Found", "429 Slow Down", "502 Bad Gateway"])
+@pytest.mark.parametrize("spelled", SPELLED)
+async def test_no_header_holds_the_key(
+    client: Client, raw: Callable[[Handler], Awaitable[str]], status: str, spelled: str
+) -> None:
+    """However it is written, in any header and in a header's name; the other headers stay as they came."""
+    key = SPELLED[spelled]
+    names = f"{KEY}: 1\r\n" if spelled == "plain" else ""
+    head = f"Location: /a?k={key}&b=1\r\nContent-Encoding: x-{key}\r\nRetry-After: 3\r\nX-A: 5%\r\n{names}"
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 {status}\r\n{head}Content-Length: 2\r\n\r\n{{}}".encode())
+        writer.close()
+
+    reply = await client.said(await raw(handler), Call("GET", "/x"), KEY)
+    assert reply.headers == {
+        "location": "/a?k=[removed]&b=1",
+        "content-encoding": "x-[removed]",
+        "retry-after": "3",
+        "x-a": "5%",
+        "content-length": "2",
+    } | ({"[removed]": "1"} if names else {})
+    assert not reply.echoed  # an answer that was changed says so; this one was not
+
+
+async def test_a_broken_header_is_not_quoted_with_the_key(
+    client: Client, raw: Callable[[Handler], Awaitable[str]]
+) -> None:
+    """What a library says of bytes that are no HTTP holds them; without the key."""
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 200 OK\r\nno header {KEY}\r\nContent-Length: 2\r\n\r\n{{}}".encode())
+        writer.close()
+
+    with pytest.raises(UnansweredError) as caught:
+        await client.said(await raw(handler), Call("GET", "/x"), KEY)
+    assert "0123456789abcdef" not in str(caught.value)
+    assert REMOVED in str(caught.value)
 
 
 async def test_a_cut_reply_holds_no_key(client: Client, raw: Callable[[Handler], Awaitable[str]]) -> None:
