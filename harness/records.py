@@ -21,6 +21,8 @@ RAW_CHARS = 10_000  # of a host's own words, kept beside it
 # msgspec calls one near the end of the data a truncation.
 # a bare word after a member's name; within a JSON string the quotes would be escaped
 BARE_COST = re.compile(rb'(?<!\\)("\w*cost"\s*:\s*)[^\s"{}\[\],:]+')
+CUT_ID = re.compile(rb'\s*(?:data:\s*)?\{\s*"id"\s*:\s*"([\w-]{1,100})"')
+"""The id of an answer that breaks off behind it."""
 LONE_SURROGATE = re.compile(rb"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])")
 
 T = TypeVar("T")
@@ -179,11 +181,12 @@ def decode(data: bytes) -> Answer:
 
 
 def receipt(data: bytes) -> tuple[str | None, float | None]:
-    """(id, cost in USD) of a body that may be an error or no answer at all; None where it does not say."""
+    """(id, cost in USD) of a body that may be cut, an error or no answer at all; None where it does not say."""
     try:
         found = _guarded(_lenient(_DECODE_RECEIPT), data)
     except ProviderError:
-        return None, None
+        begun = CUT_ID.match(data)
+        return (begun[1].decode() if begun else None), None
     named = found.id if isinstance(found.id, str) and found.id else None
     cost = amount(found.usage.get("cost")) if isinstance(found.usage, dict) else None
     return named, None if cost is None or cost < 0 else cost

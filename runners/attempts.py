@@ -188,14 +188,8 @@ class Attempts:
         generation, usd = receipt(body)
         cost = self._believed(usd)
         told = cost or 0
-        paid, by = {
-            Charge.NOTHING: (told, "usage" if told else "none"),
-            Charge.WHOLE: (max(sent.reserved, told), "usage" if told > sent.reserved else "reservation"),
-            Charge.TOLD: (cost, "usage")
-            if cost is not None
-            else (None if generation else sent.reserved, "reservation"),
-        }[failure.charge]
-        state = "unknown" if by == "reservation" and paid is not None else "failed"
+        paid, by = booked(failure.charge, sent.reserved, cost, generation)
+        state = "unknown" if by == "reservation" else "failed"
         writes = [
             w.failed(
                 *(sent.number, self._outside.now(), failure.kind.name, failure.text),
@@ -256,6 +250,19 @@ class Attempts:
         """Wait for no reply any more, and ask for no cost; the next run will."""
         for task in (*self._sending, *self._settling):
             task.cancel()
+
+
+def booked(charge: Charge, reserved: int, cost: int | None, generation: str | None) -> tuple[int | None, str]:
+    """What an attempt without an answer costs, in nano-dollars, and who says so, as `ledger_writes.settled` has it.
+
+    None: its generation will be asked, and until then its whole reservation counts.
+    """
+    if charge is Charge.NOTHING:
+        return cost or 0, "usage" if cost else "none"
+    if cost is not None:
+        whole = charge is Charge.WHOLE and cost < reserved  # of what broke off, what it says may be a part
+        return (reserved, "reservation") if whole else (cost, "usage")
+    return (None, "generation") if generation else (reserved, "reservation")
 
 
 def _says(turn: Turn, text: str) -> bool:

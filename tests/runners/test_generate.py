@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from harness.errors import SetupError
-from harness.transport import Call, NotSentError, Reply
+from harness.transport import Call, NotSentError, Reply, UnansweredError
 from runners import ledger_writes as w
 from runners.backoff import KINDS, wait_s
 from runners.budget import NANO, Price
@@ -735,6 +735,40 @@ async def test_an_odd_cost_spoils_no_answer(tmp_path: Path, cost: str) -> None:
     assert [row.verdict_name for row in ran.rows] == ["verified"]
     assert ran.totals.spent_nano > 0
     assert any(call.path.startswith("/generation") for call in transport.calls)
+
+
+class Cut(Direct):
+    """The first answer breaks off after so many bytes; `told`: whether the generation endpoint knows what it cost."""
+
+    def __init__(self, n_bytes: int, *, told: bool) -> None:
+        super().__init__(host())
+        self.n_bytes, self.told, self.cut = n_bytes, told, False
+
+    async def send(self, call: Call) -> Reply:
+        """As the host, but for the first chat request."""
+        if call.path.startswith("/generation") and not self.told:
+            return Reply(404, {}, b"{}")
+        reply = await super().send(call)
+        if not call.body or self.cut:
+            return reply
+        self.cut = True
+        raise UnansweredError("the connection was lost", partial=reply.body[: self.n_bytes])
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "told", "by"),
+    [(120, True, "generation"), (120, False, "reservation"), (5, True, "reservation"), (0, True, "reservation")],
+)
+async def test_a_cut_answer_is_booked_as_its_generation_cost(tmp_path: Path, n_bytes: int, told: bool, by: str) -> None:
+    """Where its beginning shows which one it is and the host tells; else the whole reservation is."""
+    transport = Cut(n_bytes, told=told)
+    ran = await run(tmp_path, transport, prompts(1))
+
+    with sqlite3.connect(ledger_path(tmp_path)) as ledger:
+        sql = "SELECT failure, settled_by, settled_nano < reserved_nano FROM attempt ORDER BY attempt"
+        booked = ledger.execute(sql).fetchall()
+    assert booked == [("unanswered", by, by == "generation"), (None, "usage", True)]
+    assert (ran.ends(), ran.totals.reserved_nano) == ({"answered": 1}, 0)
 
 
 SECRETS = "user" + "_2abcdef9XYZ sk-" + "or-v1-aaaa1111bbbb cookie: __cf" + "_bm=abc.def-1"
