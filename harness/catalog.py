@@ -6,13 +6,29 @@ read from the endpoints listing, never guessed. Fields as OpenRouter's public do
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 
 from harness.errors import ProviderError, SetupError
+from harness.records import MAX_USD
 from harness.response import loads
 
 Json = dict[str, Any]
+MAX_PRICE = Decimal(1000)
+"""USD of a token or a request: a million times and more of what any has cost."""
+MAX_AMOUNT = Decimal(MAX_USD)
+MIN_AMOUNT = Decimal("1e-18")
+"""USD: a smaller one counts as this, so that no float makes 0 of it."""
+MAX_DIGITS = 100  # with point and exponent, of an amount
+BILLED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "prompt": ("prompt", "input_cache_write", "input_cache_read"),
+        "completion": ("completion", "internal_reasoning"),
+        "request": ("request",),
+    }
+)
+"""Kind of price -> members of `pricing` at which one such unit may be billed, the stated one first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +38,8 @@ class Endpoint:
     Attributes:
         tag: The slug with its variant.
         provider_name: What answers call it.
-        prompt_usd, completion_usd: Price of one token; request_usd of one request.
+        prompt_usd, completion_usd: The most that one token can cost, request_usd one request. A model may think in all
+            of its tokens, and a prompt may go through a cache: where a token costs more so, that price stands here.
         max_completion_tokens, max_prompt_tokens: None where not said.
     """
 
@@ -132,9 +149,9 @@ def _endpoint(fields: Json) -> Endpoint:
     if not tag or not _text(fields, "provider_name"):
         raise ProviderError("no endpoints listing: an endpoint without `tag` or `provider_name`")
     prices = pricing if isinstance(pricing, dict) else {}
-    prompt, completion = _money(prices.get("prompt")), _money(prices.get("completion"))
-    if prompt is None or completion is None:
-        raise ProviderError(f"the endpoint {tag} states no price of a prompt or completion token")
+    if prices.get("prompt") is None or prices.get("completion") is None:
+        raise ProviderError(f"the endpoint {tag:.100} states no price of a prompt or completion token")
+    prompt, completion, request = (max(_price(tag, prices, name) for name in names) for names in BILLED.values())
     parameters = fields.get("supported_parameters")
     return Endpoint(
         tag,
@@ -142,7 +159,7 @@ def _endpoint(fields: Json) -> Endpoint:
         _text(fields, "quantization") or "unknown",
         prompt,
         completion,
-        _money(prices.get("request")) or Decimal(0),
+        request,
         _count(fields.get("context_length")),
         _count(fields.get("max_completion_tokens")),
         _count(fields.get("max_prompt_tokens")),
@@ -167,18 +184,38 @@ def _count(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _money(value: Any) -> Decimal | None:
+def _price(tag: str, prices: Json, name: str) -> Decimal:
+    try:
+        return _money(prices.get(name), MAX_PRICE) or Decimal(0)
+    except ProviderError as error:
+        raise ProviderError(f"the endpoint {tag:.100}, pricing.{name}: {error}") from None
+
+
+def _money(value: Any, most: Decimal = MAX_AMOUNT) -> Decimal | None:
     """USD as told, in digits or as a number; None where nothing was told.
 
     Raises:
-        ProviderError: For what is no finite amount of at least 0: a negative price would lift every cap.
+        ProviderError: For what is no amount from 0 to `most`: a negative price would lift every cap.
     """
     if value is None:
         return None
+    amount = Decimal("NaN")
     try:
-        amount = Decimal(str(value)) if not isinstance(value, bool) else Decimal("NaN")
-    except InvalidOperation:
-        amount = Decimal("NaN")
-    if not amount.is_finite() or amount < 0:
-        raise ProviderError(f"an amount of money that is none: {value!r:.60}")
-    return amount
+        if (
+            isinstance(value, str | int | float)
+            and not isinstance(value, bool)
+            and len(text := str(value)) <= MAX_DIGITS
+        ):
+            amount = Decimal(text)
+    except (ArithmeticError, ValueError):  # no number; one of thousands of digits
+        pass
+    if not amount.is_finite() or not 0 <= amount <= most:
+        raise ProviderError(f"an amount of money that is none: {_shown(value)}; expected USD, at most {most:,f}")
+    return amount if not amount or amount > MIN_AMOUNT else MIN_AMOUNT
+
+
+def _shown(value: Any) -> str:
+    try:
+        return f"{value!r:.60}"
+    except (ValueError, RecursionError):
+        return "a number of thousands of digits, or lists in lists"

@@ -35,9 +35,9 @@ def dearest(endpoints: Iterable[Endpoint]) -> Price:
 
 
 def nano_of(usd: Decimal | float) -> int:
-    """Dollars as nano-dollars, rounded up; a float counts as the decimal that it prints as."""
+    """Dollars as nano-dollars, rounded up, MOST at most; a float counts as the decimal that it prints as."""
     amount = usd if isinstance(usd, Decimal) else Decimal(repr(usd))
-    return min(MOST, int((amount * NANO).to_integral_value(ROUND_CEILING)))
+    return min(MOST, int((min(amount, Decimal(MOST)) * NANO).to_integral_value(ROUND_CEILING)))
 
 
 def worst_case(n_prompt: int, max_tokens: int, price: Price) -> int:

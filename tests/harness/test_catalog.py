@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.catalog import Endpoint, KeyInfo, endpoints_of, generation_of, key_of, pinned, provider_block
+from harness.catalog import BILLED, Endpoint, KeyInfo, endpoints_of, generation_of, key_of, pinned, provider_block
 from harness.errors import ProviderError, SetupError
 from harness.response import loads
 from tests.emulator_kit import LIST, asked, chat, emulator, parsed, whole
@@ -48,6 +48,47 @@ def test_no_listing(body: bytes, said: str) -> None:
     """A price that is none never becomes a cheap one."""
     with pytest.raises(ProviderError, match=said):
         endpoints_of(body)
+
+
+@pytest.mark.parametrize("name", [name for names in BILLED.values() for name in names])
+@pytest.mark.parametrize(
+    "value",
+    ["1e999999", "-1e999999", "1e4", "NaN", "sNaN", "Infinity", "-Infinity", "-0.1", "9" * 5000, "0." + "9" * 5000, "",
+     True, [1], {}, 1e300, "1e9999999999999999999999"],
+)  # fmt: skip
+def test_an_absurd_price_is_refused_by_name(name: str, value: Any) -> None:
+    """Whatever is no amount that a token can cost: the endpoint and the member are named, nothing else is raised."""
+    pricing = {"prompt": "0.0000005", "completion": "0.0000025", name: value}
+    with pytest.raises(
+        ProviderError, match=f"endpoint siliconflow/int4, pricing.{name}: an amount of money that is no"
+    ):
+        endpoints_of(listing(pricing=pricing))
+
+
+@pytest.mark.parametrize("number", ["1e999999", "-1e999999", "1" + "0" * 5000, "NaN", "Infinity", "1.5e400"])
+def test_numbers_that_no_float_holds_are_no_price(number: str) -> None:
+    """As numbers of JSON too, however the parser takes them."""
+    body = listing(pricing={"prompt": "0", "completion": "MARK"}).replace(b'"MARK"', number.encode())
+    with pytest.raises(ProviderError):
+        endpoints_of(body)
+
+
+def test_the_dearest_way_to_bill_a_token_counts() -> None:
+    """All that is answered may be reasoning, and a prompt may be written into a cache: the price is the dearer one."""
+    cheap = {"prompt": "1e-6", "completion": "2e-6"}
+    dear = {"internal_reasoning": "5e-6", "input_cache_write": "1.25e-6", "input_cache_read": "1e-7", "image": "9"}
+    less = {"internal_reasoning": "0", "input_cache_write": "5e-7", "request": "0.001"}
+
+    (one,), (two,) = endpoints_of(listing(pricing=cheap | dear)), endpoints_of(listing(pricing=cheap | less))
+
+    assert (one.prompt_usd, one.completion_usd, one.request_usd) == (Decimal("1.25e-6"), Decimal("5e-6"), 0)
+    assert (two.prompt_usd, two.completion_usd, two.request_usd) == (Decimal("1e-6"), Decimal("2e-6"), Decimal("0.001"))
+
+
+def test_a_price_next_to_nothing_is_not_nothing() -> None:
+    """No float makes 0 of it, by which a plan would divide."""
+    (one,) = endpoints_of(listing(pricing={"prompt": "0", "completion": "1e-999999"}))
+    assert (one.prompt_usd, one.completion_usd) == (0, Decimal("1e-18"))
 
 
 OFFERS = (

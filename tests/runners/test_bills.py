@@ -32,6 +32,10 @@ def _generation(**fields: Any) -> Reply:
     return Reply(200, {}, json.dumps({"data": {"id": "gen-1", "total_cost": 0.25, **fields}}).encode())
 
 
+NO_AMOUNTS = ("1e999999", "-1e999999", "1e16", "NaN", "sNaN", "Infinity", "-0.5", "1" + "0" * 5000, True, [1], "")
+LONG = b'{"data": {"id": "gen-1", "total_cost": 1' + b"0" * 5000 + b"}}"
+
+
 @pytest.mark.parametrize(
     ("replies", "cost", "n_tries"),
     [
@@ -41,9 +45,15 @@ def _generation(**fields: Any) -> Reply:
         ([_generation(total_cost=None)], None, len(WAITS_S)),
         ([_generation(id="gen-2")], None, len(WAITS_S)),
         ([_generation(total_cost=-1)], None, len(WAITS_S)),
+        *(([_generation(total_cost=cost)], None, len(WAITS_S)) for cost in NO_AMOUNTS),
+        ([Reply(200, {}, LONG)], None, len(WAITS_S)),
+        ([_generation(total_cost="1e-999999")], 1, 1),
         ([Reply(404, {}, b"{}")], None, len(WAITS_S)),
     ],
-    ids=["at-once", "later", "free", "not-said", "another-one", "nonsense", "never"],
+    ids=[
+        *("at-once", "later", "free", "not-said", "another-one", "nonsense", *map(repr, NO_AMOUNTS)),
+        *("long-number", "next-to-nothing", "never"),
+    ],
 )
 async def test_the_cost_is_asked_until_it_is_told(replies: list[Any], cost: int | None, n_tries: int) -> None:
     """Of this generation and no other; after the last try nobody tells."""

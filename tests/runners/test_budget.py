@@ -37,6 +37,9 @@ def test_the_worst_case(n_prompt: int, max_tokens: int, price: Price, nano: int)
         (0.00123456789, 1_234_568),
         (1e300, 2**50),
         (4.6e9, 2**50),
+        (Decimal("1e999999"), 2**50),
+        (Decimal("1e-999999"), 1),
+        (Decimal("0." + "9" * 5000), 1_000_000_000),
     ],
 )
 def test_dollars_are_rounded_up(usd: float | Decimal, nano: int) -> None:
