@@ -47,8 +47,12 @@ def _missing(asked: set[str], endpoint: Endpoint) -> str:
 
 
 def above_max_price(most: Mapping[str, Any], endpoints: Sequence[Endpoint]) -> Iterator[str]:
-    """Prices above the block's max_price, which is in USD a million tokens."""
+    """Prices above the block's max_price, which is in USD a million tokens, and USD a request."""
     for e in endpoints:
-        for name, usd in (("prompt", e.prompt_usd), ("completion", e.completion_usd)):
-            if name in most and usd * PER_MILLION > Decimal(str(most[name])):
-                yield f"{e.tag} takes ${usd * PER_MILLION:f} a million {name} tokens, above max_price ${most[name]}"
+        for name, usd, of in (
+            ("prompt", e.prompt_usd * PER_MILLION, "a million prompt tokens"),
+            ("completion", e.completion_usd * PER_MILLION, "a million completion tokens"),
+            ("request", e.request_usd, "a request"),
+        ):
+            if name in most and usd > Decimal(str(most[name])):
+                yield f"{e.tag} takes ${usd:f} {of}, above max_price ${most[name]}"

@@ -160,12 +160,7 @@ def _checked(
 ) -> RunFile | None:
     values = faults.check(table, RUN)
     sampling = faults.check(values["sampling"], SAMPLING, "sampling")
-    n_before = len(faults.lines)
-    provider = faults.check(values["provider"], PROVIDER, "provider")
-    pinned = provider["only"] or (provider["order"] and provider["allow_fallbacks"] is False)
-    if "provider" in table and not pinned and len(faults.lines) == n_before:
-        said = "it admits every provider; name them: only = [...], or order = [...] with allow_fallbacks = false"
-        faults.add(said, "provider")
+    provider = _provider(values["provider"], faults, said="provider" in table)
     quality = faults.check(values["quality"], QUALITY, "quality")
     data_sets = tuple(_data_set(path.parent, row, faults, k) for k, row in enumerate(values["data"]))
     _unique_names(data_sets, faults)
@@ -195,6 +190,24 @@ def _checked(
         base_url=(base_url or told or OPENROUTER).rstrip("/"),
         **quality,
     )
+
+
+def _provider(block: Mapping[str, Any], faults: Faults, *, said: bool) -> Mapping[str, Any]:
+    """The provider block, where there is one: it names who may answer, and ignores none of them."""
+    n_before = len(faults.lines)
+    provider = faults.check(block, PROVIDER, "provider")
+    if not said or len(faults.lines) > n_before:
+        return provider
+    if not (provider["only"] or (provider["order"] and provider["allow_fallbacks"] is False)):
+        told = "it admits every provider; name them: only = [...], or order = [...] with allow_fallbacks = false"
+        faults.add(told, "provider")
+    for key in ("only", "order"):
+        for pin in provider[key] or ():
+            for ignored in provider["ignore"] or ():
+                if ignored.lower() in (pin.lower(), pin.lower().partition("/")[0]):
+                    told = f"{pin} stands in {key}, and ignore = {ignored!r:.60} takes it out; leave it out of one"
+                    faults.add(told, "ignore", "provider")
+    return provider
 
 
 def _thinking(fmt: Format | None, values: Mapping[str, Any], faults: Faults) -> bool | None:

@@ -22,11 +22,12 @@ class Faults:
         self._path, self._text = path, text
 
     def add(self, said: str, key: str, table: str = "", nth: int = 0) -> None:
-        """A fault of a key: `table` is its table, `nth` which of several of that name."""
-        if (file := self.files.get(table or key)) is not None:
+        """A fault of a key: `table` is its table (`a.b` one within a table), `nth` which of several of that name."""
+        outer, _, inner = table.rpartition(".")
+        if (file := self.files.get(table.partition(".")[0] or key)) is not None:
             self.lines.append(f"{file}: {said}")
             return
-        found = line_of(self._text, key, table, nth)
+        found = line_of(self._text, key, table, nth) or (inner and line_of(self._text, inner, outer, nth))
         self.lines.append(f"{self._path}:{found}: {said}" if found else f"{self._path}: {said}")
 
     def check(self, table: Mapping[str, Any], keys: Mapping[str, Key], name: str = "", nth: int = 0) -> dict[str, Any]:
@@ -44,6 +45,9 @@ class Faults:
             elif not rule.holds(table[key]):
                 self.add(f"{key} = {_shown(table[key])}{where}; expected {rule.expected}", key, name, nth)
                 values[key] = rule.default
+            elif rule.members is not None:
+                told = self.check(table[key], rule.members, f"{name}.{key}", nth)
+                values[key] = {member: told[member] for member in table[key] if member in told}
             else:
                 values[key] = table[key]
         return values
@@ -64,7 +68,7 @@ def line_of(text: str, key: str, table: str = "", nth: int = 0) -> int:
             count[here] = count.get(here, -1) + 1
         wanted = here == table and count[here] == nth
         begins = begins or (number if wanted else 0)
-        inline = re.match(r"\s*[\"']?([\w\-]+)[\"']?\s*=", line)
+        inline = re.match(r"\s*[\"']?([\w\-]+)[\"']?\s*[.=]", line)
         if key and ((wanted and inline and inline[1] == key) or (not table and header and here == key)):
             return number
         if not here and inline and inline[1] == table:  # `table = { key = ... }` on one line

@@ -11,12 +11,17 @@ Holds = Callable[[Any], bool]
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key: which values may stand there, in code and in words, and what holds where it is left out."""
+    """One key: which values may stand there, in code and in words, and what holds where it is left out.
+
+    Attributes:
+        members: Of a table that stands there; none other may.
+    """
 
     holds: Holds
     expected: str
     default: Any = None
     required: bool = False
+    members: "Mapping[str, Key] | None" = None
 
 
 def _is_number(value: Any) -> bool:
@@ -51,8 +56,8 @@ def _tables(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(map(_table, value))
 
 
-def _prices(value: Any) -> bool:
-    return _table(value) and all(map(_is_number, value.values()))
+def _some(value: Any) -> bool:
+    return _table(value) and bool(value)
 
 
 RUN: Mapping[str, Key] = MappingProxyType(
@@ -97,6 +102,18 @@ SAMPLING: Mapping[str, Key] = MappingProxyType(
     }
 )
 """Members of a request; `stop` is not among them, since what it cuts off is lost."""
+MAX_PRICE: Mapping[str, Key] = MappingProxyType(
+    {
+        name: Key(_number(0, 2**53), f"USD {unit}, a number from 0")
+        for name, unit in (
+            ("prompt", "a million tokens"),
+            ("completion", "a million tokens"),
+            ("request", "a request"),
+            ("image", "an image"),
+            ("audio", "a million tokens"),
+        )
+    }
+)
 PROVIDER: Mapping[str, Key] = MappingProxyType(
     {
         "only": Key(_texts, 'tags or slugs, such as ["siliconflow/int4"]'),
@@ -108,7 +125,7 @@ PROVIDER: Mapping[str, Key] = MappingProxyType(
         "data_collection": Key(lambda value: value in ("allow", "deny"), "allow or deny"),
         "zdr": Key(_flag, "true or false"),
         "enforce_distillable_text": Key(_flag, "true or false"),
-        "max_price": Key(_prices, "a table of prices"),
+        "max_price": Key(_some, "a table of prices such as { completion = 3.0 }", members=MAX_PRICE),
         "sort": Key(lambda value: value in ("price", "throughput", "latency"), "price, throughput or latency"),
     }
 )

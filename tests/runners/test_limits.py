@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harness.catalog import Endpoint
 from runners.data_sets import Surveyed
-from runners.limits import limits, unheard
+from runners.limits import above_max_price, limits, unheard
 from tests.runners.run_kit import ONE, run_of, run_text
 
 PLAIN = Endpoint("chutes/int4", "Chutes", "int4", Decimal(0), Decimal(0))
@@ -40,3 +40,15 @@ def test_what_all_take_is_no_note(tmp_path: Path) -> None:
 
     assert list(unheard(run, [every])) == []
     assert [note.split()[0] for note in unheard(run, [every, LISTS, replace(LISTS, tag="b")])] == ["chutes/int4", "b"]
+
+
+def test_prices_above_max_price() -> None:
+    """Of a million tokens each way, and of a request; a price that is met is not above."""
+    dear = replace(PLAIN, prompt_usd=Decimal("5e-7"), completion_usd=Decimal("3e-6"), request_usd=Decimal("0.02"))
+
+    assert list(above_max_price({"prompt": 0.5, "completion": 3, "request": 0.02}, [PLAIN, dear])) == []
+    assert list(above_max_price({"prompt": 0.4, "completion": 2.9, "request": 0.01}, [dear])) == [
+        "chutes/int4 takes $0.5000000 a million prompt tokens, above max_price $0.4",
+        "chutes/int4 takes $3.000000 a million completion tokens, above max_price $2.9",
+        "chutes/int4 takes $0.02 a request, above max_price $0.01",
+    ]

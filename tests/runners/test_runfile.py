@@ -111,6 +111,31 @@ def test_defaults(tmp_path: Path) -> None:
         (run_text(PROVIDER, ONE, "[[data]]\nlimit = 3\n"), "run.toml:11: 'path' is missing in [data]"),
         (run_text(PROVIDER, ONE + "name = '../x'\n"), "run.toml:11: the name '../x'; expected letters, digits"),
         (run_text(PROVIDER, ONE + "size = 3\n"), "run.toml:11: unknown key 'size' in [data]; the keys are path"),
+        (
+            run_text(PROVIDER + "max_price = {foo = 1}\n", ONE),
+            "run.toml:9: unknown key 'foo' in [provider.max_price]; the keys are prompt, completion, request, image",
+        ),
+        (
+            run_text(PROVIDER + "[provider.max_price]\ncompletion = 3\nprompts = 1\n", ONE),
+            "run.toml:11: unknown key 'prompts' in [provider.max_price]; the keys are prompt",
+        ),
+        (
+            run_text(PROVIDER + 'max_price = {prompt = 1, completion = "3"}\n', ONE),
+            'run.toml:9: completion = "3" in [provider.max_price]; expected USD a million tokens, a number from 0',
+        ),
+        (
+            run_text(PROVIDER + "max_price.request = -1\n", ONE),
+            "run.toml:9: request = -1 in [provider.max_price]; expected USD a request, a number from 0",
+        ),
+        (run_text(PROVIDER + "max_price = {}\n", ONE), "run.toml:9: max_price = {} in [provider]; expected a table of"),
+        (
+            run_text(PROVIDER + 'ignore = ["x", "Chutes/INT4"]\n', ONE),
+            "run.toml:9: chutes/int4 stands in only, and ignore = 'Chutes/INT4' takes it out; leave it out of one",
+        ),
+        (
+            run_text('[provider]\norder = ["a/fp8"]\nallow_fallbacks = false\nignore = ["a"]\n', ONE),
+            "run.toml:9: a/fp8 stands in order, and ignore = 'a' takes it out; leave it out of one",
+        ),
         ("model = \n", "run.toml: no TOML: Invalid value (at line 1, column 9)"),
         (
             "x = " + "[" * 5000 + "]" * 5000 + "\n",
@@ -200,6 +225,15 @@ def test_a_base_url_is_said_once(tmp_path: Path) -> None:
     ]
 
 
+def test_prices_and_other_variants_may_stand_there(tmp_path: Path) -> None:
+    """What is written of max_price is what is sent; a variant may be ignored of a provider that is asked for."""
+    more = 'ignore = ["chutes/fp8"]\nmax_price = {completion = 3.0, request = 0, image = 1, audio = 2, prompt = 1}\n'
+    provider = run_of(tmp_path, text=run_text(PROVIDER + more, ONE)).provider
+
+    assert provider["max_price"] == {"completion": 3.0, "request": 0, "image": 1, "audio": 2, "prompt": 1}
+    assert provider["ignore"] == ["chutes/fp8"]
+
+
 def test_a_typed_ticket_goes_first(tmp_path: Path) -> None:
     """--ticket is relative to where it is typed, the file's own to its folder."""
     text = run_text(ticket='"t/gate.json"')
@@ -223,6 +257,10 @@ def test_the_provider_block_of_a_scoreboard(tmp_path: Path, wrapped: bool) -> No
     assert faults(tmp_path, run_text(ONE), scoreboard=str(board)) == [
         'board.json: sort = "best" in [provider]; expected price, throughput or latency'
     ]
+    board.write_text(json.dumps(block | {"max_price": {"input": 1}}))
+    assert faults(tmp_path, run_text(ONE), scoreboard=str(board))[0].startswith(
+        "board.json: unknown key 'input' in [pr"
+    )
 
 
 def test_a_scoreboard_of_another_run(tmp_path: Path) -> None:
