@@ -89,6 +89,8 @@ def demand_call(typed: Typed) -> None:
         raise SetupError(f"--spot-check reads native shards, not --layout {typed.layout}; leave one of them out")
     if typed.spot_check and typed.ray:
         raise SetupError("--spot-check computes on this machine; leave --ray out to check what a cluster wrote")
+    if not typed.ray and (typed.workers != 1 or typed.worker_gpus):
+        raise SetupError("--workers and --worker-gpus are of a cluster: add --ray, or leave them out")
     if typed.backend != "sglang":
         return
     if not typed.last_url or not typed.aux_url:

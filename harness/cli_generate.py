@@ -108,6 +108,7 @@ def generate(
     from runners.runfile import load_run
 
     with clean_ends():
+        refuse_both(ticket, ungated)
         loaded = load_run(run, base_url=base_url or settings().base_url, scoreboard=scoreboard, ticket=ticket)
         to = target(loaded.base_url, settings().api_key, allow_host or ())  # a missing key is told before the survey
         n, allow = n_judges(judges), allow_unverified_prompt
@@ -127,6 +128,14 @@ def generate(
         else:
             print_summary(told)
         raise typer.Exit(code)
+
+
+def refuse_both(ticket: str | None, ungated: str | None) -> None:
+    """A ticket that was typed is looked at, or the call is a wrong one (SetupError)."""
+    if ticket is not None and ungated is not None:
+        raise SetupError(
+            "--ticket and --ungated contradict each other: one runs with a ticket, one without; leave one out"
+        )
 
 
 def _say(text: str) -> None:

@@ -16,7 +16,7 @@ import typer
 
 from harness import report
 from harness.cli_base import INTERRUPTED, HabitsOption, JsonOption, KeyHostOption, clean_ends, complain, habits_of
-from harness.cli_generate import TicketOption, UngatedOption, launched, run_it
+from harness.cli_generate import TicketOption, UngatedOption, launched, refuse_both, run_it
 from harness.cli_samples import BaseUrlOption, RunFileArgument, ScoreboardOption, ledger_path
 from harness.errors import SetupError
 from harness.settings import settings
@@ -106,8 +106,10 @@ def plan(
     from runners.runfile import load_run
 
     with clean_ends():
+        refuse_both(ticket, ungated)
         loaded = load_run(run, base_url=base_url or settings().base_url, scoreboard=scoreboard, ticket=ticket)
-        known = measured_in(map(Path, earlier or []))  # first: a wrong --from is told before anything is asked
+        # first: a wrong --from is told before anything is asked; what the run has itself is read once, after the probe
+        known = measured_in(map(Path, earlier or []), but=loaded.out)
         if probe is not None:
             _probe(loaded, probe, ungated, habits, allow_host or [])
         told = _planned(loaded, known, ungated, habits, allow_host or [])
@@ -177,17 +179,30 @@ async def _outlook(launch: "Launch", allow_host: list[str]) -> "Outlook":
         await transport.close()
 
 
-def measured_in(folders: Iterable[Path]) -> "dict[str, list[Measured]]":
-    """The answers of earlier runs, by data set."""
+def measured_in(folders: Iterable[Path], but: Path | None = None) -> "dict[str, list[Measured]]":
+    """The answers of earlier runs, by data set: each ledger once, by whatever path, and that of `but` not."""
     from runners.ledger import read_ledger
     from runners.plan import measured_in as measured
 
     found: dict[str, list[Measured]] = {}
+    seen = {_file(but)} if but else set()
     for folder in folders:
         with read_ledger(ledger_path(folder)) as ledger:
+            if (file := _file(folder)) in seen:
+                continue
+            seen.add(file)
             for name, answers in measured(ledger).items():
                 found.setdefault(name, []).extend(answers)
     return found
+
+
+def _file(folder: Path) -> tuple[int, int] | None:
+    """Which file the ledger of a folder is; None where there is none."""
+    try:
+        stat = ledger_path(folder).stat()
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino
 
 
 def _object(told: "Plan") -> dict[str, Any]:

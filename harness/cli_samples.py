@@ -73,6 +73,8 @@ def rejudge(
       tokenproof rejudge run.toml --ray 10.0.0.1:6379 --workers 200
     """
     with clean_ends():
+        if workers != 1 and not ray:
+            raise SetupError("--workers is of a cluster: add --ray, or leave it out")
         out = out_folder(run)
         kit = judging(None, None, False, habits).kit
         with report.Progress(sys.stderr.isatty(), what="answers judged") as tick:

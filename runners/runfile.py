@@ -21,6 +21,7 @@ from runners.runfile_keys import DATA, PROVIDER, QUALITY, RUN, SAMPLING
 
 MAX_BYTES = 1 << 20
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}")
+BOARD = "a scoreboard, the JSON file of `tokenproof providers --write FILE`"
 EXPECTED = "see `tokenproof plan --help` for a whole run file"
 
 
@@ -251,19 +252,19 @@ def _said(values: Mapping[str, Any]) -> Mapping[str, Any]:
     return MappingProxyType({key: value for key, value in values.items() if value is not None})
 
 
-def _read(path: str | Path) -> str:
+def _read(path: str | Path, expected: str = "a run file in TOML") -> str:
     if (trouble := path_trouble(path)) is not None:
-        raise SetupError(f"{path!s:.200} cannot be read: {trouble}; expected a run file in TOML")
+        raise SetupError(f"{path!s:.200} cannot be read: {trouble}; expected {expected}")
     try:
         with Path(path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
-            raise SetupError(f"{path}: more than {MAX_BYTES >> 20} MiB; expected a run file")
+            raise SetupError(f"{path}: more than {MAX_BYTES >> 20} MiB; expected {expected}")
         return data.decode("utf-8-sig")
     except OSError as error:
-        raise SetupError(f"{path} cannot be read: {error.strerror or error}; expected a run file in TOML") from error
+        raise SetupError(f"{path} cannot be read: {error.strerror or error}; expected {expected}") from error
     except UnicodeDecodeError:
-        raise SetupError(f"{path}: not UTF-8 text; expected a run file in TOML") from None
+        raise SetupError(f"{path}: not UTF-8 text; expected {expected}") from None
 
 
 def _board(path: str | None) -> dict[str, Any]:
@@ -274,13 +275,11 @@ def _board(path: str | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        value = loads_once(_read(path))
+        value = loads_once(_read(path, BOARD))
     except (ValueError, RecursionError) as error:
-        raise SetupError(f"{path}: no JSON: {error!s:.120}; expected what `tokenproof providers` writes") from None
+        raise SetupError(f"{path}: no JSON: {error!s:.120}; expected {BOARD}") from None
     board = value if isinstance(value, dict) and "provider" in value else {"provider": value}
     block = board["provider"]
     if not isinstance(block, dict) or not set(block) & {"only", "order"}:
-        raise SetupError(
-            f"{path}: no provider block; expected what `tokenproof providers` writes, such as only = [...]"
-        )
+        raise SetupError(f"{path}: no provider block that names anybody (only, or order); expected {BOARD}")
     return board

@@ -125,6 +125,8 @@ def _folder(path: Path) -> None:
         pytest.param(["--layers", "9"], "--layers 9: auxiliary layers 9 of a model with 8", id="layers"),
         pytest.param(["--max-length", "99999"], "is made for 4096 positions", id="positions"),
         pytest.param(["--no-agreement", "--min-agreement", "0.5"], "contradict each other", id="agreement"),
+        pytest.param(["--workers", "3"], "--workers and --worker-gpus are of a cluster: add --ray", id="workers"),
+        pytest.param(["--worker-gpus", "0.5"], "--workers and --worker-gpus are of a cluster: add --ray", id="gpus"),
         pytest.param(["--backend", "sglang"], "needs two running servers", id="no-url"),
         pytest.param(["--dtype", "bf16"], 'dtype is "fp32" there and "bf16" now', id="another-run"),
     ],

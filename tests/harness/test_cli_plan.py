@@ -171,6 +171,34 @@ def earlier(folder: Path) -> Path:
     return other
 
 
+def test_each_ledger_counts_once(tmp_path: Path) -> None:
+    """The run's own folder beside --from, the same folder twice, and by a link: its answers are not measured again."""
+    with Served(emulator()) as url:
+        path = written(tmp_path, url)
+        (tmp_path / "out").mkdir()
+        answered(tmp_path / "out", run_of(tmp_path, {"prompt": "number 7"}, text=path.read_text())).close()
+        path = written(tmp_path, url)
+        (tmp_path / "link").symlink_to("out")
+        other = earlier(tmp_path)
+        (tmp_path / "again").symlink_to(other)
+        path = written(tmp_path, url)
+        froms = [[], ["out", "link"], ["earlier"], ["earlier", "earlier", "again", "out", "link"]]
+        told = [run(path, "--json", *(a for name in one for a in ("--from", tmp_path / name))) for one in froms]
+
+    assert [json.loads(one.stdout)["sets"][0]["n_measured"] for one in told] == [1, 1, 2, 2]
+
+
+def test_a_ticket_and_no_ticket_are_a_wrong_call(tmp_path: Path) -> None:
+    """Neither is left out without a word, and nobody is asked."""
+    app = emulator()
+    with Served(app) as url:
+        path = str(written(tmp_path, url))
+        for command in ("plan", "generate"):
+            result = CliRunner().invoke(cli.app, [command, path, "--ungated", "x", "--ticket", "none"])
+            assert (result.exit_code, "--ticket and --ungated contradict each other" in result.stderr) == (2, True)
+    assert app.requests == []
+
+
 def test_what_generate_refuses_a_plan_refuses(tmp_path: Path) -> None:
     """An expired ticket, a reason without words, prices above max_price: told, and nothing but the price list asked."""
     app = emulator()

@@ -138,6 +138,15 @@ def test_rejudge_on_a_cluster_prints_and_writes_the_same(
         assert (other / name).read_bytes() == (folder / name).read_bytes()
 
 
+def test_workers_are_of_a_cluster(folder: Path) -> None:
+    """Without --ray they would do nothing: a wrong call, and the ledger stays as it is."""
+    before = (folder / LEDGER).read_bytes()
+    result = run("rejudge", folder, "--workers", "3")
+
+    assert (result.exit_code, "--workers is of a cluster: add --ray" in result.stderr) == (2, True)
+    assert (folder / LEDGER).read_bytes() == before
+
+
 def test_rejudge_without_ray_or_a_cluster(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Status 2 and one line: what is missing and what to do; the ledger is as it was."""
     before = (folder / LEDGER).read_bytes()
@@ -209,6 +218,9 @@ def test_no_file_of_a_run_is_overwritten(tmp_path: Path) -> None:
 
 def test_wrong_layouts(folder: Path) -> None:
     """An unknown one names those that there are; samples have their own names."""
-    for args, said in ((["--layout", "x"], "no layout 'x'"), (["--out", "y"], "leave --out out")):
+    for args, said in (
+        (["--layout", "x"], "no layout 'x'; the layouts are samples, specforge"),
+        (["--out", "y"], "leave --out out"),
+    ):
         result = run("export", folder, *args)
         assert (result.exit_code, said in result.stderr) == (2, True)

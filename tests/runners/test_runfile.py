@@ -283,7 +283,19 @@ def test_what_is_no_scoreboard(tmp_path: Path, text: str) -> None:
     """A file without a provider block is named."""
     (tmp_path / "board.json").write_text(text)
 
-    assert "board.json" in faults(tmp_path, run_text(ONE), scoreboard=str(tmp_path / "board.json"))[0]
+    (told,) = faults(tmp_path, run_text(ONE), scoreboard=str(tmp_path / "board.json"))
+    assert told.startswith("board.json: no ")
+    assert told.endswith("; expected a scoreboard, the JSON file of `tokenproof providers --write FILE`")
+
+
+@pytest.mark.parametrize(("name", "data"), [("none", None), ("n" * 300, None), (".", None), ("latin", b"\xff{}")])
+def test_a_scoreboard_that_cannot_be_read(tmp_path: Path, name: str, data: bytes | None) -> None:
+    """It says what a scoreboard is, and speaks of no run file."""
+    if data is not None:
+        (tmp_path / name).write_bytes(data)
+    with pytest.raises(SetupError) as error:
+        run_of(tmp_path, text=run_text(ONE), scoreboard=str(tmp_path / name))
+    assert str(error.value).endswith("; expected a scoreboard, the JSON file of `tokenproof providers --write FILE`")
 
 
 def test_the_mark_at_the_start_of_a_file_is_passed_over(tmp_path: Path) -> None:
