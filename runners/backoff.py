@@ -165,12 +165,7 @@ _BY_CODE: tuple[tuple[range, Callable[[ProviderError], bool], str], ...] = (
     (range(404, 405), _always, "not-found"),
     (range(408, 409), _always, "timeout"),
     (range(425, 426), _always, "host-error"),
-    # OpenRouter's own limit has no provider's name beside it
-    (
-        range(429, 430),
-        lambda error: error.provider is not None or "provider" in (error.limit_source or ""),
-        "provider-rate-limit",
-    ),
+    (range(429, 430), _of_provider, "provider-rate-limit"),
     (range(429, 430), _always, "rate-limit"),
     (range(400, 500), _always, "bad-request"),
     (range(504, 505), _always, "timeout"),
