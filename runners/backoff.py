@@ -78,8 +78,9 @@ class Failure:
     retry_after_s: float | None = None
 
 
-ENDS: Mapping[str, bool] = MappingProxyType({"refused": False, "bad-request": False, "gave-up": True})
-"""How a prompt can end without an answer -> whether a later run tries it again."""
+ENDS: Mapping[str, bool] = MappingProxyType({"refused": False, "bad-request": True, "gave-up": True})
+"""How a prompt can end without an answer -> whether a later run tries it again: a host may answer 400 to everybody for
+an hour, and to ask again costs nothing."""
 
 _CREDIT = "add credit, or raise the key's limit; then run the same command again"
 _KINDS = (

@@ -172,9 +172,8 @@ class Run:
             return False
         desk.purse = purse
         desk.in_flight += 1
-        if task.was is not None:
+        if task.was is not None and not task.failures:
             desk.reopened(prompt.dataset, task.was)
-            task.was = None
         asking = asyncio.create_task(self._ask(task, nano))
         self._asking.add(asking)
         asking.add_done_callback(self._asked)
@@ -214,7 +213,10 @@ class Run:
             desk.stop_set(prompt.dataset, f"{said}; {kind.remedy}")
         elif act is Act.END:
             await self.commits.put(w.ended(task.job, end, f"{kind.name}: {failure.text}"))
-            desk.ended(prompt.dataset, end)
+            if end == task.was != GAVE_UP:  # as in an earlier part, and for nothing: says no more of the data set
+                desk.sets[prompt.dataset].ended[end] += 1
+            else:
+                desk.ended(prompt.dataset, end)
         else:
             self._again(task, failure, n)
 

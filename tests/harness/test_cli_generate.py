@@ -384,6 +384,48 @@ def test_a_redirection_is_a_wrong_base_url(tmp_path: Path) -> None:
     assert "0 samples, $0.0000 spent, 8 prompts open" in result.stdout
 
 
+class Bad(Counted):
+    """A host that takes one prompt for a bad request, always."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await super().__call__(scope, receive, send)
+            return
+        message = await receive()
+        if b"number 3" not in message["body"]:
+
+            async def again() -> Any:
+                return message
+
+            await super().__call__(scope, again, send)
+            return
+        self.n += 1
+        await send({"type": "http.response.start", "status": 400, "headers": []})
+        await send({"type": "http.response.body", "body": b'{"error": {"code": 400, "message": "no"}}'})
+
+
+def test_a_prompt_that_is_always_bad_ends_by_name(tmp_path: Path) -> None:
+    """Each part of the run asks it once more, costs nothing by it, and ends with 0 and its end in the summary."""
+    app = Bad()
+    with Served(app) as url:
+        path = written(tmp_path, url)
+        told, spent = [], set()
+        for _ in range(3):
+            before = app.n
+            result = run(path, *UNGATED, "--json")
+            found = json.loads(result.stdout)
+            spent.add(found["spent_usd"])
+            ends = [group["ends"] for group in found["groups"] if group["ends"]]
+            told.append((result.exit_code, app.n - before, found["samples"], found["open"], ends))
+
+    listing = told[1][1] - 1
+    assert told == [
+        (0, listing + 8, 7, 0, [{"bad-request": 1}]),
+        *[(0, listing + 1, 7, 0, [{"bad-request": 1}])] * 2,
+    ]
+    assert len(spent) == 1
+
+
 def test_the_help_names_what_a_first_run_needs() -> None:
     """The variable of the key, when a provider is dropped, Ctrl-C, every exit code, and what a data set is known by."""
     told = " ".join(run("--help").stdout.split())

@@ -23,14 +23,16 @@ async def _fed(folder: Path, prompts: Iterator[Prompt], *, amended: bool = False
 
 
 async def test_only_what_is_open_comes(tmp_path: Path) -> None:
-    """Answered and refused prompts are done; an open one keeps its job; one that gave up is asked anew."""
+    """Answered and refused prompts are done; an open one keeps its job; gave-up and bad-request are asked anew."""
     with made(tmp_path) as ledger:
         answered(ledger, 0)
         for n, end in ((1, "refused"), (2, "gave-up"), (3, "bad-request"), (4, None)):
             ledger.commit([w.job(n + 1, 1, prompt(n)), *([w.ended(n + 1, end, "")] if end else [])])
         prompts = (prompt(n) for n in range(6))
 
-        assert await _fed(tmp_path, prompts) == [("p2", 3, True), ("p4", 5, False), ("p5", 100, True)]
+        assert await _fed(tmp_path, prompts) == [
+            *(("p2", 3, True), ("p3", 4, True), ("p4", 5, False), ("p5", 100, True))
+        ]
 
 
 async def test_a_data_set_can_be_left_out(tmp_path: Path) -> None:

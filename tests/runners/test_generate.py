@@ -189,6 +189,38 @@ async def test_a_data_set_of_bad_requests_is_stopped(tmp_path: Path) -> None:
     assert (ran.stop.why, "25 prompts in a row" in ran.stop.text) == ("data-set", True)
     assert 25 <= ran.ends()["bad-request"] <= 27
 
+    ran = await run(tmp_path, Direct(host()), prompts(200))  # it was the host, not the prompts
+    assert (ran.stop.why, ran.ends()) == ("done", {"answered": 200})
+    assert ran.progress.sets["a"].n_ended == {"answered": 200, "bad-request": 0}
+
+
+async def test_prompts_that_are_always_bad_stop_no_later_part(tmp_path: Path) -> None:
+    """Each part asks them once more, for nothing; that they end as before says nothing of the others."""
+    answers = Direct(host())
+
+    class Some(Direct):
+        every = False
+
+        async def send(self, call: Call) -> Reply:
+            if json.loads(call.body)["messages"][-1]["content"] in bad or self.every:
+                self.seen.append("bad")
+                return Reply(400, {}, b'{"error":{"code":400,"message":"no"}}')
+            return await answers.send(call)
+
+    bad = {json.loads(prompt(n).body)["messages"][-1]["content"] for n in range(0, 60, 2)}
+    for n_asked in (30, 60):
+        transport = Some(host())
+        ran = await run(tmp_path, transport, prompts(60), orders(concurrency=1))
+        assert (ran.stop.why, ran.ends()) == ("done", {"answered": 30, "bad-request": 30})
+        assert ran.progress.sets["a"].n_ended == {"answered": 30, "bad-request": 30}
+        assert (len(transport.seen), sum(row.n_attempts for row in ran.rows)) == (30, 30 + n_asked)
+    assert len(answers.seen) == 30
+
+    transport = Some(host())
+    transport.every = True
+    ran = await run(tmp_path, transport, prompts(200), orders(concurrency=1))
+    assert (ran.stop.why, len(transport.seen)) == ("data-set", 30 + 25)
+
 
 async def test_the_cap_ends_a_run_and_a_higher_one_goes_on(tmp_path: Path) -> None:
     """Nothing is sent whose worst case does not fit; what is spent stays spent over all resumes."""

@@ -1,6 +1,7 @@
 """runners.plan: what a run will take, held against runs that were drawn, and every reason that stands against it."""
 
 import random
+from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -12,8 +13,9 @@ from harness.catalog import Endpoint
 from harness.emulator import Truth
 from harness.encoder import encode_prompt_text
 from runners.data_sets import Surveyed, survey
+from runners.ledger import Totals
 from runners.output import write_output
-from runners.plan import Begun, Measured, Plan, Range, make_plan, size
+from runners.plan import Begun, Measured, Plan, Range, begun_of, make_plan, size
 from tests.bulk_kit import text_of
 from tests.corpus import kit
 from tests.runners import sample_kit
@@ -224,3 +226,10 @@ def test_a_reason_is_told_once(tmp_path: Path) -> None:
     small = replace(CHUTES, context_length=1000)
     (said,) = planned(tmp_path, SURE, endpoints=[small]).against
     assert planned(tmp_path, SURE, endpoints=[small], against=(said, "other")).against == (said, "other")
+
+
+def test_what_is_asked_again_is_still_open() -> None:
+    """A run asks anew what gave up and what got a 400, and so a plan counts it; what was refused is done."""
+    ends = Counter({"answered": 2, "refused": 1, "bad-request": 4, "gave-up": 8, "open": 16})
+
+    assert begun_of(Totals(ends={"a": ends})).n_ended == {"a": 3}
