@@ -231,6 +231,7 @@ def _asker(subject: "Subject", wanted: "Wanted", live: _Live, kit: Kit) -> "Ask"
 def _may_replace(path: str) -> None:
     """Nothing but a ticket is ever overwritten."""
     if Path(path).exists():
+        store.file_mode(path)  # a pipe would wait for somebody to write
         try:
             store.read_ticket(path)
         except SetupError as error:

@@ -220,6 +220,10 @@ def run_it(launch: "Launch", to: "Target", probe: int | None = None) -> "Stop":
     return run(main())
 
 
+def _opener(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK, 0o666)  # a pipe that nobody reads would keep the run waiting
+
+
 @contextmanager
 def watching(launch: "Launch", planned: "dict[str, Planned]") -> "Iterator[tuple[Watch, Callable[[], None]]]":
     """Lines into OUT/run.log, and for whoever looks on: the live view on a terminal, the same lines on stderr else.
@@ -237,7 +241,7 @@ def watching(launch: "Launch", planned: "dict[str, Planned]") -> "Iterator[tuple
         def begin() -> None:
             nonlocal log
             try:
-                log = stack.enter_context(path.open("ab", buffering=0))
+                log = stack.enter_context(open(path, "ab", buffering=0, opener=_opener))
             except OSError as error:
                 said = f"{path} cannot be written: {error.strerror or error}; move it away; nothing was asked"
                 raise SetupError(said) from error

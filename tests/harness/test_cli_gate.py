@@ -4,6 +4,7 @@ All of them, each in a process of its own: `make false-green`.
 """
 
 import json
+import os
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -175,6 +176,14 @@ def test_nothing_but_a_ticket_is_overwritten(quick: Checkout, tmp_path: Path) ->
     code, _, err = run("--ticket", tmp_path / "notes.json")
     assert (code, (tmp_path / "notes.json").read_text()) == (2, '{"mine": true}')
     assert "it is not overwritten: choose another --ticket" in err
+
+
+def test_a_pipe_is_no_place_for_a_ticket(quick: Checkout, tmp_path: Path) -> None:
+    """It is refused before it is opened: reading would wait for somebody to write."""
+    os.mkfifo(tmp_path / "pipe")
+    code, _, err = run("--ticket", tmp_path / "pipe")
+    assert (code, "pipe cannot be written: it is a device, a pipe or a socket" in err) == (2, True)
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_elsewhere_than_in_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -351,6 +351,18 @@ def test_a_log_that_fills_its_disk_costs_no_samples(tmp_path: Path, host: tuple[
     assert result.stderr.count("run.log cannot be written any more: No space left on device; the run goes on") == 1
 
 
+def test_a_log_that_is_a_pipe_keeps_no_run_waiting(tmp_path: Path, host: tuple[Counted, str]) -> None:
+    """Nobody reads it: the run does not start, and no prompt was asked."""
+    path = written(tmp_path, host[1])
+    (tmp_path / "out").mkdir()
+    os.mkfifo(tmp_path / "out" / "run.log")
+
+    result = run(path, *UNGATED)
+
+    assert (result.exit_code, host[0].asked) == (2, [])
+    assert "run.log cannot be written: No such device or address; move it away; nothing was asked" in result.stderr
+
+
 @pytest.mark.parametrize("option", ["--amend", "--ungated"])
 def test_a_reason_needs_words(tmp_path: Path, host: tuple[Counted, str], option: str) -> None:
     """An empty one is a wrong call, before anything is asked."""
