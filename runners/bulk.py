@@ -20,6 +20,7 @@ from harness.errors import SetupError
 from harness.record import offers
 from harness.ticket import Ticket
 from harness.transport import Transport
+from runners import ledger_meta
 from runners import ledger_writes as w
 from runners.admission import endpoint_differences
 from runners.amending import layout, places
@@ -171,8 +172,8 @@ async def outlook(launch: Launch, transport: Transport) -> Outlook:
     if not (run.out / LEDGER).is_file():
         return Outlook(found, Begun(), tuple(against), ())
     with read_ledger(run.out / LEDGER) as reader:
-        totals, meta = reader.totals(), reader.meta()
-        known, now = meta.get("run"), canonical_run(run, launch.surveyed)
+        totals, known_price = reader.totals(), ledger_meta.price(reader)
+        known, now = reader.meta().get("run"), canonical_run(run, launch.surveyed)
         other = list(changes(known, now)) if known is not None else []
         checks: list[Callable[[], object]] = [
             partial(_same_judge, launch, reader),
@@ -184,7 +185,7 @@ async def outlook(launch: Launch, transport: Transport) -> Outlook:
                 check()
             except SetupError as error:
                 against.extend(str(error).splitlines())
-    other += _rises(json.loads(meta.get("price", "{}")), _told(dearest(found)))
+    other += _rises(known_price, _told(dearest(found)))
     notes = [*other, "`tokenproof generate` will start with --amend only"] if other else []
     return Outlook(found, begun_of(totals), tuple(against), tuple(notes))
 
@@ -219,7 +220,7 @@ def _begin(
 ) -> None:
     """Write into the ledger what the run is; a price that rose since it was begun is a change as well."""
     told, meta = _told(price), ledger.meta()
-    before = json.loads(meta.get("price", "{}"))
+    before = ledger_meta.price(ledger)
     rises = [*_rises(before, told)]
     if rises and launch.amend is None:
         raise SetupError("\n".join([*rises, f"the price rose since the run was begun; {RESTORE}"]))

@@ -40,11 +40,11 @@ class Commits:
     def put(self, *writes: Write) -> "asyncio.Future[None]":
         """Commits these together; await it to know that they are on the disk.
 
-        The awaitable raises SetupError where they could not be written; so does every later one.
+        The awaitable raises SetupError where they could not be written; so does every later one, and one after `close`.
         """
         done = self._loop.create_future()
-        if self._error is not None:
-            done.set_exception(self._error)
+        if self._error is not None or self._closing:
+            done.set_exception(self._error or SetupError("nothing was written: no more writes are taken"))
             return done
         self._waiting.append((writes, done, self._clock()))
         if not self._wake.is_set():

@@ -12,10 +12,11 @@ from harness.errors import SetupError
 from harness.flow import Kit
 from harness.store import write_atomic
 from harness.ticket import Hashes
+from runners import ledger_meta
 from runners.ledger import Ledger
 from runners.model_folder import file_sha256
 from runners.samples import FILES, Taken, write
-from runners.summary import Asked, Summary
+from runners.summary import Summary
 
 LEDGER, SUMMARY, LOG = "ledger.sqlite3", "summary.json", "run.log"
 
@@ -44,7 +45,7 @@ def write_output(
         SetupError: They cannot be written, or an answer is not judged yet.
     """
     meta = ledger.meta()
-    summary = Summary({name: Asked(**told) for name, told in json.loads(meta.get("asked", "{}")).items()})
+    summary = Summary(ledger_meta.asked(ledger))
 
     def seen(taken: Taken) -> None:
         tick()
@@ -55,7 +56,7 @@ def write_output(
         run_sha256=meta.get("run_sha256"),
         ticket_id=meta.get("ticket_id") or None,
         ungated="; ".join(sorted({*filter(None, [meta.get("ungated")]), *summary.ungated})) or None,
-        dropped=json.loads(meta.get("dropped", "[]")),
+        dropped=ledger_meta.dropped(ledger),
         dropped_why=meta.get("dropped_why"),
         amendments=[{"at": at, "run_sha256": sha, "reason": why} for at, sha, why in ledger.amendments()],
         allow_unverified_prompt=allow_unverified_prompt,

@@ -3,12 +3,12 @@
 Knows nothing of HTTP.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.catalog import Endpoint
 from harness.errors import SetupError
+from runners import ledger_meta
 from runners import ledger_writes as w
 from runners.ledger import Ledger
 
@@ -41,7 +41,7 @@ def recover(ledger: Ledger, now: float) -> list[Owed]:
 
 def dropped(ledger: Ledger) -> set[str]:
     """Display names of providers that an earlier part of the run has dropped."""
-    return set(json.loads(ledger.meta().get("dropped", "[]")))
+    return set(ledger_meta.dropped(ledger))
 
 
 def refuse_dropped(ledger: Ledger, endpoints: Sequence[Endpoint]) -> None:

@@ -71,10 +71,12 @@ def rejudge_by(
     What let an answer be asked for (ticket, or the reason for none) stays with it; the hashes become those of `now`.
 
     Raises:
-        SetupError: There is no such ledger, a run is using it, or it cannot be written; no verdict was changed then.
+        SetupError: There is no such ledger, a run is using it, it is damaged, or it cannot be written; no verdict was
+            changed then.
     """
     changes: Counter[tuple[str, str]] = Counter()
     with read_ledger(path) as reader:  # first: it makes nothing where there is no ledger
+        reader.check()
         meta = reader.meta()
         started = replace(now, ticket_id=meta.get("ticket_id") or None, ungated=meta.get("ungated") or None)
 

@@ -111,6 +111,8 @@ def take(
         raise SetupError("its answer is not judged yet; resume the run, or run `tokenproof rejudge`")
     request: Mapping[str, Any] = json.loads(row.request)
     verdict, told = unpack(row.verdict) if row.verdict is not None else (None, None)
+    if verdict is not None and verdict.name != row.verdict_name:
+        raise SetupError(f"its verdict is {verdict.name}, and named {row.verdict_name}; `tokenproof rejudge` it")
     gate = {name: meta.get(name) or None for name in ("ticket_id", "ungated")}
     facts = asdict(told) if told else dict.fromkeys(Facts.__slots__) | gate
     known = _known(row, request, kit)
@@ -132,8 +134,10 @@ def all_taken(
             None: whatever they are.
 
     Raises:
-        SetupError: As `take`, and where a verdict was made with other hashes; it names the ledger and the row.
+        SetupError: As `take`, where a verdict was made with other hashes, and where the ledger is damaged: it is looked
+            through as a whole first. Names the ledger and the row.
     """
+    ledger.check()
     meta = ledger.meta()
     for row in ledger.rows():
         try:

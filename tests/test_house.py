@@ -129,8 +129,9 @@ RUNNER_OWNERS = {
 
 TESTED_BY = {
     "plugin_fixtures": "test_plugin",
-    "ledger_rows": "test_ledger",  # what is written is read again: one claim over three modules
+    "ledger_rows": "test_ledger",  # what is written is read again: one claim over four modules
     "ledger_writes": "test_ledger",
+    "ledger_file": "test_ledger",
     "attempts": "test_generate",  # the parts of the one loop
     "assess": "test_generate",
     "desk": "test_generate",

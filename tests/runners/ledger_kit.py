@@ -1,10 +1,12 @@
 """What the tests of bulk generation share: prompts, and the ways of a prompt through a ledger."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from runners import ledger_writes as w
 from runners.jobs import Prompt
-from runners.ledger import Ledger, open_ledger
+from runners.ledger import Ledger, Statement, open_ledger
+from runners.ledger_sums import row_sum
 
 BLOCK = b'{"only":["chutes/int4"],"allow_fallbacks":false}'
 
@@ -23,6 +25,13 @@ def answered(ledger: Ledger, n: int, body: bytes = b"{}", dataset: str = "a", co
     ledger.commit(
         [w.answered(number, number, body, 2.0, provider="Chutes", generation=f"gen-{n}", n_tokens=5, cost=cost)]
     )
+
+
+def unanswered(job: int) -> Iterator[Statement]:
+    """As if the answer of this job had not come."""
+    yield "DELETE FROM verdict WHERE job = ?", (job,)
+    yield "DELETE FROM answer WHERE job = ?", (job,)
+    yield "UPDATE job SET end = NULL, end_crc = ? WHERE job = ?", (row_sum(job, None, None), job)
 
 
 def made(folder: Path) -> Ledger:

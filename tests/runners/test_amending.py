@@ -6,7 +6,6 @@ import tracemalloc
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 
 from harness.encoder import encode_prompt_text
 from harness.errors import SetupError
+from runners import ledger_writes as w
 from runners.amending import layout, places
 from runners.bulk import generate, outlook
 from runners.data_sets import canonical, survey
@@ -22,7 +22,7 @@ from runners.ledger import Ledger, Row, read_ledger
 from runners.ledger_rows import AS_SENT, NO_LONGER, OTHERWISE
 from runners.output import LEDGER, write_output
 from runners.runfile import RunFile
-from runners.tables import read_rows, squeezed
+from runners.tables import read_rows
 from tests.bulk_kit import Direct, outside
 from tests.corpus import kit
 from tests.runners.ledger_kit import answered, made, prompt
@@ -255,7 +255,8 @@ async def test_a_ledger_that_was_amended_before_places_were_kept(tmp_path: Path)
     from runners.ledger import open_ledger
 
     with open_ledger(run.out / LEDGER) as ledger:
-        ledger.commit([[("DELETE FROM meta WHERE key = 'layout'", ()), ("UPDATE job SET idx = job, asked = 1", ())]])
+        sql = "DELETE FROM meta WHERE key = 'layout'", "UPDATE job SET idx = job, asked = 1, place_crc = NULL"
+        ledger.commit([[(text, ()) for text in sql]])
 
     await done(launch(run))
     assert shown(run) == [("a", "c", AS_SENT), ("a", "a", AS_SENT), ("a", "b", NO_LONGER)]
@@ -290,8 +291,7 @@ def test_what_makes_another_prompt(tmp_path: Path, change: dict[str, Any], same:
     body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": 1}], "reasoning": {"enabled": True}}
     with made(tmp_path) as ledger:
         answered(ledger, 0)
-        packed, digest = squeezed(canonical(body)), sha256(canonical(body)).digest()
-        ledger.commit([[("UPDATE job SET request = ?, sha256 = ?", (packed, digest))]])
+        ledger.commit([w.job(1, 1, prompt(0, body=canonical(body))), w.ended(1, "answered", "")])
     with read_ledger(tmp_path / "ledger.sqlite3") as reader:
         found = places([prompt(0, body=canonical(body | change))], reader, {"a": 1}, lambda: None)
         if same:
@@ -317,7 +317,6 @@ def test_every_fault_is_counted_and_few_are_told(tmp_path: Path) -> None:
 
 def test_many_prompts_do_not_enter_memory(tmp_path: Path) -> None:
     """Places go into the ledger as they come."""
-    from runners import ledger_writes as w
 
     def many(n: int) -> Iterator[Prompt]:
         return (prompt(k % 40) for k in range(n))
@@ -340,7 +339,6 @@ def test_many_prompts_do_not_enter_memory(tmp_path: Path) -> None:
 
 def test_rows_say_how_they_are_asked(tmp_path: Path) -> None:
     """Those that were placed, those that are asked otherwise, and the others not at all; twice is once."""
-    from runners import ledger_writes as w
 
     def seen(ledger: Ledger) -> list[tuple[str, int, int]]:
         return [(found.id, found.index, found.asked) for found in ledger.rows()]

@@ -47,3 +47,14 @@ async def test_a_failed_write_is_told_and_nothing_follows(tmp_path: Path) -> Non
             await commits.put(w.meta(b="2"))
         await commits.close()
         assert ledger.meta() == {"a": "1"}
+
+
+async def test_nothing_is_taken_after_the_end(tmp_path: Path) -> None:
+    """A write that comes too late is told, and waits for nobody."""
+    with made(tmp_path) as ledger:
+        commits = Commits(ledger, time.monotonic)
+        await commits.put(w.meta(a="1"))
+        await commits.close()
+        with pytest.raises(SetupError, match="no more writes are taken"):
+            await asyncio.wait_for(commits.put(w.meta(b="2")), 5)
+        assert ledger.meta() == {"a": "1"}

@@ -35,6 +35,29 @@ async def test_only_what_is_open_comes(tmp_path: Path) -> None:
         ]
 
 
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "UPDATE job SET end = NULL, end_crc = NULL WHERE job = 2",  # as a ledger of an older version
+        "UPDATE job SET end = 'gave-up', end_crc = NULL WHERE job = 2",
+        "UPDATE job SET end = NULL WHERE job = 2",
+        "UPDATE job SET ds = 2 WHERE job = 2",
+        "UPDATE job SET sha256 = x'00' WHERE job = 2",
+    ],
+)
+@pytest.mark.parametrize("amended", [False, True])
+async def test_what_has_an_answer_is_never_asked_again(tmp_path: Path, edit: str, amended: bool) -> None:
+    """Whatever its job says: the ledger is damaged, and nothing is paid twice."""
+    with made(tmp_path) as ledger:
+        for n in range(3):
+            answered(ledger, n)
+        ledger.named("dataset", "b")
+        ledger.commit([[(edit, ())]])
+        dataset = "b" if "ds = 2" in edit else "a"
+        with pytest.raises(SetupError, match="prompt 'p1' is not what was written; the file is damaged"):
+            await _fed(tmp_path, (prompt(n, dataset) for n in range(3)), amended=amended)
+
+
 async def test_a_data_set_can_be_left_out(tmp_path: Path) -> None:
     """The prompts of a stopped data set are passed over, also between others."""
     with made(tmp_path):

@@ -6,7 +6,6 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter, deque
-from collections.abc import Callable
 from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
@@ -16,8 +15,9 @@ import pytest
 from harness.errors import SetupError
 from runners import ledger_writes as w
 from runners.jobs import request_bytes
-from runners.ledger import Ledger, read_ledger
+from runners.ledger import read_ledger
 from runners.ledger_rows import AS_SENT, NO_LONGER, Known, Totals
+from runners.ledger_sums import PARTS
 from runners.tables import unsqueezed
 from tests.conftest import ROOT
 from tests.runners.ledger_kit import BLOCK, answered, made, prompt
@@ -122,31 +122,35 @@ def test_meta_and_amendments(tmp_path: Path) -> None:
         assert ledger.amendments() == [(1.0, "a", "first"), (2.0, "b", "more tokens")]
 
 
-OLDER = {1: ("ALTER TABLE job DROP COLUMN asked", "ALTER TABLE dataset DROP COLUMN place"), 2: ()}
-
-
 def as_of_version(path: Path, version: int) -> None:
-    """Makes a ledger what an older version wrote."""
+    """Makes a ledger what an older version wrote: 2 had no checksums, 1 neither places nor what is no longer asked."""
+    lacked = [(table, column) for table, parts in PARTS.items() for column in parts]
+    lacked += [("job", "asked"), ("dataset", "place")] if version == 1 else []
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        for sql in (*OLDER[version], f"PRAGMA user_version = {version}"):
+        for sql in (*(f"ALTER TABLE {t} DROP COLUMN {c}" for t, c in lacked), f"PRAGMA user_version = {version}"):
             db.execute(sql)
 
 
-@pytest.mark.parametrize("version", OLDER)
-@pytest.mark.parametrize("opened", [made, lambda folder: read_ledger(folder / NAME)], ids=["writer", "reader"])
-def test_a_ledger_of_an_older_version_is_brought_up_to_date(
-    tmp_path: Path, opened: Callable[[Path], Ledger], version: int
-) -> None:
-    """Nothing of it is lost, every prompt is asked, and it is written and read as any other."""
+def columns_of(path: Path) -> dict[str, set[str]]:
+    """Table -> its columns."""
+    with closing(sqlite3.connect(path)) as db:
+        names = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        return {name: {row[1] for row in db.execute(f"PRAGMA table_info({name})")} for name in names}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_ledger_of_an_older_version_is_brought_up_to_date(tmp_path: Path, version: int) -> None:
+    """By its writer: nothing of it is lost, every prompt is asked, it has all columns, and is written as any other."""
     with made(tmp_path) as ledger:
         for n in range(3):
             answered(ledger, n, b'{"n":%d}' % n)
         before, totals = list(ledger.rows()), ledger.totals()
+    columns = columns_of(tmp_path / NAME)
     as_of_version(tmp_path / NAME, version)
 
-    with opened(tmp_path) as ledger:
-        assert (list(ledger.rows()), ledger.totals()) == (before, totals)
     with made(tmp_path) as ledger:
+        assert (list(ledger.rows()), ledger.totals()) == (before, totals)
+        assert columns_of(tmp_path / NAME) == columns
         answered(ledger, 3)
         ledger.commit([w.datasets(["b", "a"]), w.placed([(1, 5, AS_SENT)])])
         assert [(r.id, r.index, r.asked) for r in ledger.rows()] == [
@@ -154,15 +158,37 @@ def test_a_ledger_of_an_older_version_is_brought_up_to_date(
         ]  # fmt: skip
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_reader_leaves_an_older_version_as_it_is(tmp_path: Path, version: int) -> None:
+    """All is read, and not a byte of the file changes; what its writer makes of it meanwhile is read on."""
+    with made(tmp_path) as ledger:
+        ledger.commit([w.meta(run="text"), w.amended(1.0, "a", "why")])
+        for n in range(3):
+            answered(ledger, n, b'{"n":%d}' % n)
+        rows, totals = list(ledger.rows()), ledger.totals()
+    as_of_version(tmp_path / NAME, version)
+    before = (tmp_path / NAME).read_bytes()
+
+    with read_ledger(tmp_path / NAME) as reader:
+        reader.check()
+        assert (list(reader.rows()), reader.totals(), reader.meta()) == (rows, totals, {"run": "text"})
+        assert (reader.datasets(), reader.amendments()) == ({"a": 1}, [(1.0, "a", "why")])
+        assert reader.known(1, ["p1"]) == {"p1": Known(2, "answered", sha256(b'{"n":1}').digest())}
+        assert (tmp_path / NAME).read_bytes() == before
+        with made(tmp_path) as ledger:
+            answered(ledger, 3, b'{"n":3}')
+        assert [row.id for row in reader.rows()] == ["p0", "p1", "p2", "p3"]
+
+
 def test_a_ledger_of_a_later_version_is_left_alone(tmp_path: Path) -> None:
-    """Told by writer and reader; not a byte of it changes."""
+    """Writer and reader say that a newer tokenproof wrote it, and what to do; not a byte of it changes."""
     with made(tmp_path) as ledger:
         answered(ledger, 0)
     with closing(sqlite3.connect(tmp_path / NAME, isolation_level=None)) as db:
         db.execute("PRAGMA user_version = 4")
     before = (tmp_path / NAME).read_bytes()
     for opened in (made, lambda folder: read_ledger(folder / NAME)):
-        with pytest.raises(SetupError, match="no ledger of this version"):
+        with pytest.raises(SetupError, match=r"a newer tokenproof wrote it \(version 4 .*update tokenproof"):
             opened(tmp_path)
     assert (tmp_path / NAME).read_bytes() == before
 
@@ -290,8 +316,10 @@ def test_files_that_are_no_ledger(tmp_path: Path) -> None:
     path.unlink()
     with closing(sqlite3.connect(path)) as other:
         other.execute("CREATE TABLE other (x)")
-    with pytest.raises(SetupError, match="no ledger of this version"):
+    before = path.read_bytes()
+    with pytest.raises(SetupError, match=r"a database, but no ledger .*choose another folder"):
         made(tmp_path)
+    assert path.read_bytes() == before
     path.unlink()
     with made(tmp_path) as ledger:
         for n in range(20):

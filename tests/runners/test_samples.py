@@ -20,6 +20,7 @@ from runners.samples import COLUMNS, FILES, fields, take, write
 from runners.tables import read_rows
 from runners.verdicts import pack
 from tests.corpus import kit
+from tests.runners.ledger_kit import unanswered
 from tests.runners.run_kit import ONE, PROVIDER, data_file, run_of, run_text
 from tests.runners.sample_kit import CLOSE, END, FACTS, answered, ids
 
@@ -158,7 +159,7 @@ def test_an_answer_that_nobody_judged(tmp_path: Path) -> None:
 def test_open_prompts_are_in_no_file(tmp_path: Path) -> None:
     """A request that was never answered nor given up was not decided."""
     with answered(tmp_path, run_of(tmp_path, {"prompt": "a"}, {"prompt": "b"})) as ledger:
-        ledger.commit([[("UPDATE job SET end = NULL WHERE job = 1", ())]])
+        ledger.commit([unanswered(1)])
         write(ledger, kit(), tmp_path)
 
     assert [row["id"] for row in parquet(tmp_path, "samples.parquet")] == ["1"]

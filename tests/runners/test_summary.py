@@ -8,6 +8,7 @@ from runners.bills import length_of
 from runners.samples import take
 from runners.summary import HEADERS, Asked, Bill, Summary, bill_lines, narrow, table
 from tests.corpus import kit
+from tests.runners.ledger_kit import unanswered
 from tests.runners.run_kit import run_of
 from tests.runners.sample_kit import answered
 from tests.runners.test_samples import mixed
@@ -40,7 +41,7 @@ def test_sums_by_data_set_and_provider(tmp_path: Path) -> None:
 def test_what_is_open(tmp_path: Path) -> None:
     """Prompts that were never tried count, those beyond a target of tokens do not; unknown data sets as they stand."""
     with mixed(tmp_path) as ledger:
-        ledger.commit([[("UPDATE job SET end = NULL WHERE job = 1", ())]])
+        ledger.commit([unanswered(1)])
         taken = [take(row, kit()) for row in ledger.rows()]
 
     def n_open(**asked: Asked) -> int:
