@@ -79,9 +79,9 @@ class Ledger:
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def check(self, table: str | None = None) -> None:
-        """Has SQLite look through the file or a table: every page, every row and its place in each index.
+        """Has SQLite look through the file or a table: every page, every row, its place in each index, whose it is.
 
-        The whole of 20,000 answers of 3 KB, 250 MB, takes 0.15 s where the file is in memory; reading its rows 0.7 s.
+        The whole of 20,000 answers of 3 KB, 250 MB, takes 0.25 s where the file is in memory; reading its rows 0.7 s.
 
         Raises:
             SetupError: Something is not where it belongs.
@@ -89,6 +89,9 @@ class Ledger:
         found = self._one(f"PRAGMA integrity_check({table or 1})")[0]
         if found != "ok":
             raise SetupError(f"{self.path}: {found!s:.200}; {DAMAGED}")
+        orphan = None if table else self._one("PRAGMA foreign_key_check")
+        if orphan is not None:
+            raise SetupError(f"{self.path}: the {orphan[2]} of a row of {orphan[0]} is not there; {DAMAGED}")
 
     def rows(self, dataset: str | None = None) -> Iterator[Row]:
         """Every prompt that was tried, data sets in their order, prompts in the order of the input; one in memory."""
