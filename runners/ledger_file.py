@@ -125,7 +125,7 @@ HINTS = {
     sqlite3.SQLITE_BUSY: "another process holds it; wait for it, or stop it first",
 }
 """What to do, by SQLite's primary result code."""
-UNREADABLE = ("Could not decode to UTF-8", "user-defined function raised exception", "no such column")
+UNREADABLE = ("Could not decode to UTF-8", "user-defined function raised exception", "no such column", "cannot join")
 """How errors begin that only a damaged file gives: text that is none, read or summed; other names in the schema."""
 
 
