@@ -184,10 +184,13 @@ class Ledger:
 
     def unsettled(self) -> list[tuple[int, str, State, int, str | None]]:
         """(attempt, data set, state, reserved_nano, generation) where the cost is open; few: those under way."""
-        sql = "SELECT t.attempt, d.name, t.state, t.reserved_nano, t.generation FROM attempt t JOIN job USING (job) "
+        columns = f"{wrong('attempt', 't')}, t.attempt, d.name, t.state, t.reserved_nano, t.generation"
+        joined = "attempt t JOIN job USING (job) JOIN dataset d USING (ds)"
         with told(self.path):
-            open_ones = f"{sql} JOIN dataset d USING (ds) WHERE t.settled_nano IS NULL ORDER BY t.attempt"
-            return self._db.execute(open_ones).fetchall()
+            sql = f"SELECT {columns} FROM {joined} WHERE t.settled_nano IS NULL ORDER BY t.attempt"
+            rows = self._db.execute(sql).fetchall()
+        self._refuse("attempt", any(is_wrong for is_wrong, *_ in rows))  # whoever settles them writes new sums
+        return [tuple(row) for _, *row in rows]
 
     def latest_verdicts(self, n: int) -> list[tuple[str, str, bytes]]:
         """(provider, verdict name, packed) of the last n verdicts, oldest first."""

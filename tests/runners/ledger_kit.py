@@ -1,12 +1,14 @@
 """What the tests of bulk generation share: prompts, and the ways of a prompt through a ledger."""
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 from runners import ledger_writes as w
 from runners.jobs import Prompt
 from runners.ledger import Ledger, Statement, open_ledger
-from runners.ledger_sums import row_sum
+from runners.ledger_sums import PARTS, row_sum
 
 BLOCK = b'{"only":["chutes/int4"],"allow_fallbacks":false}'
 
@@ -32,6 +34,15 @@ def unanswered(job: int) -> Iterator[Statement]:
     yield "DELETE FROM verdict WHERE job = ?", (job,)
     yield "DELETE FROM answer WHERE job = ?", (job,)
     yield "UPDATE job SET end = NULL, end_crc = ? WHERE job = ?", (row_sum(job, None, None), job)
+
+
+def as_of_version(path: Path, version: int) -> None:
+    """Makes a ledger what an older version wrote: 2 had no checksums, 1 neither places nor what is no longer asked."""
+    lacked = [(table, column) for table, parts in PARTS.items() for column in parts]
+    lacked += [("job", "asked"), ("dataset", "place")] if version == 1 else []
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        for sql in (*(f"ALTER TABLE {t} DROP COLUMN {c}" for t, c in lacked), f"PRAGMA user_version = {version}"):
+            db.execute(sql)
 
 
 def made(folder: Path) -> Ledger:

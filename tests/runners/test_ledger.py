@@ -17,10 +17,9 @@ from runners import ledger_writes as w
 from runners.jobs import request_bytes
 from runners.ledger import read_ledger
 from runners.ledger_rows import AS_SENT, NO_LONGER, Known, Totals
-from runners.ledger_sums import PARTS
 from runners.tables import unsqueezed
 from tests.conftest import ROOT
-from tests.runners.ledger_kit import BLOCK, answered, made, prompt
+from tests.runners.ledger_kit import BLOCK, answered, as_of_version, made, prompt
 
 NAME = "ledger.sqlite3"
 
@@ -120,15 +119,6 @@ def test_meta_and_amendments(tmp_path: Path) -> None:
         ledger.commit([w.amended(2.0, "b", "more tokens"), w.amended(1.0, "a", "first")])
         assert ledger.meta() == {"run_sha256": "b", "ticket": "t"}
         assert ledger.amendments() == [(1.0, "a", "first"), (2.0, "b", "more tokens")]
-
-
-def as_of_version(path: Path, version: int) -> None:
-    """Makes a ledger what an older version wrote: 2 had no checksums, 1 neither places nor what is no longer asked."""
-    lacked = [(table, column) for table, parts in PARTS.items() for column in parts]
-    lacked += [("job", "asked"), ("dataset", "place")] if version == 1 else []
-    with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        for sql in (*(f"ALTER TABLE {t} DROP COLUMN {c}" for t, c in lacked), f"PRAGMA user_version = {version}"):
-            db.execute(sql)
 
 
 def columns_of(path: Path) -> dict[str, set[str]]:

@@ -143,6 +143,16 @@ def test_money_that_was_edited_pays_for_nothing(tmp_path: Path) -> None:
             ledger.totals()
 
 
+def test_what_is_open_is_not_settled_where_it_is_wrong(tmp_path: Path) -> None:
+    """A resumed run would book it under a new sum, and nobody would ever know."""
+    with answered(tmp_path, run_of(tmp_path)) as ledger:
+        ledger.commit([w.reserved(2, 1, 1, 70, 1.0)])
+        assert ledger.unsettled() == [(2, "a", "reserved", 70, None)]
+        ledger.commit([[("UPDATE attempt SET state = 'answered' WHERE attempt = 2", ())]])
+        with pytest.raises(SetupError, match="the table attempt is not what was written; the file is damaged"):
+            ledger.unsettled()
+
+
 def test_a_verdict_in_the_wrong_row_is_made_anew(tmp_path: Path) -> None:
     """`rejudge` is the way on, and gives the samples that were there."""
     with answered(tmp_path, run_of(tmp_path, {"prompt": "hi"}, {"prompt": "you"})) as ledger:

@@ -11,10 +11,12 @@ from harness.habits import load_habits
 from harness.ticket import Hashes
 from runners import ledger_writes as w
 from runners.ledger import open_ledger, read_ledger
+from runners.ledger_rows import UNREADABLE
 from runners.output import LEDGER
 from runners.rejudge import rejudge
 from runners.verdicts import Facts, unpack
 from tests.corpus import kit
+from tests.runners.ledger_kit import as_of_version
 from tests.runners.run_kit import run_of
 from tests.runners.sample_kit import FACTS, answered
 from tests.runners.test_samples import mixed
@@ -68,6 +70,20 @@ def test_answers_that_were_never_judged(tmp_path: Path) -> None:
     ((_, facts),) = stand(tmp_path)
     assert facts is not None
     assert (facts.ticket_id, facts.ungated) == (None, "a trial")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_ledger_of_an_older_version(tmp_path: Path, version: int) -> None:
+    """Its verdicts are made anew, and carry sums from then on; the other rows are as they were."""
+    with mixed(tmp_path) as ledger:
+        before = [(row.id, row.answer, row.cost_nano, row.verdict_name) for row in ledger.rows()]
+    as_of_version(tmp_path / LEDGER, version)
+
+    assert sum(rejudge(tmp_path / LEDGER, kit(), HASHES).values()) == 5
+    with open_ledger(tmp_path / LEDGER) as ledger:
+        assert [(row.id, row.answer, row.cost_nano, row.verdict_name) for row in ledger.rows()] == before
+        ledger.commit([[("UPDATE verdict SET name = 'exact' WHERE job = 1", ())]])
+        assert next(row for row in ledger.rows() if row.job == 1).verdict == UNREADABLE
 
 
 def test_a_verdict_that_cannot_be_read_is_made_anew(tmp_path: Path) -> None:
