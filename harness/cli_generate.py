@@ -82,9 +82,9 @@ def generate(
     as `gave-up`, or as `bad-request` (a 400, which costs nothing), are asked once more by each later call, those that
     ended as `refused` (moderation) are not. A provider whose answers cannot be trained on (5% of its last 200,
     [quality]) is dropped, and where no other may answer the run pauses. Ctrl-C once lets what is under way come in,
-    twice gives it up. A data set is known by its file's name, or its `name`. OUT/run.log tells the course in plain
-    lines; a terminal shows it live. For a run file see `tokenproof plan --help`. Answers that were judged by other
-    code or habits than today's are judged anew first, by `tokenproof rejudge`.
+    twice gives it up; a terminal that closes is as Ctrl-C. A data set is known by its file's name, or its `name`.
+    OUT/run.log tells the course in plain lines; a terminal shows it live. For a run file see `tokenproof plan --help`.
+    Answers that were judged by other code or habits than today's are judged anew first, by `tokenproof rejudge`.
 
     A run file or data set that changed is refused, unless --amend says why; then samples follow the new files. Answers
     to prompts that they no longer have stay in the ledger, are counted and named, and are no samples
