@@ -160,10 +160,12 @@ class Desk:
             )
         self.changed.set()
 
-    def ended(self, dataset: str, end: str, n_tokens: int = 0) -> None:
-        """A prompt ended."""
+    def ended(self, dataset: str, end: str, n_tokens: int = 0, *, as_before: bool = False) -> None:
+        """A prompt ended; `as_before`: as in an earlier part of the run, and for nothing, which says nothing new."""
         state = self.sets[dataset]
         state.ended[end] += 1
+        if as_before:
+            return
         state.n_tokens += n_tokens
         state.in_a_row = 0 if end == ANSWERED else state.in_a_row + 1
         self.n_holds = 0 if end == ANSWERED else self.n_holds

@@ -213,10 +213,7 @@ class Run:
             desk.stop_set(prompt.dataset, f"{said}; {kind.remedy}")
         elif act is Act.END:
             await self.commits.put(w.ended(task.job, end, f"{kind.name}: {failure.text}"))
-            if end == task.was != GAVE_UP:  # as in an earlier part, and for nothing: says no more of the data set
-                desk.sets[prompt.dataset].ended[end] += 1
-            else:
-                desk.ended(prompt.dataset, end)
+            desk.ended(prompt.dataset, end, as_before=end == task.was != GAVE_UP)
         else:
             self._again(task, failure, n)
 
