@@ -89,11 +89,11 @@ class Assess:
         A later part of the run forgets it: unlike a verdict, it may have been the trouble of an hour.
         """
         desk = self._desk
-        name = provider if provider in asked else next(iter(asked)) if len(asked) == 1 else NOBODY
+        name = (provider if provider in asked else next(iter(asked)) if len(asked) == 1 else None) or NOBODY
         desk.findings["no-answer"] += 1
         self._why["no-answer"] += 1
-        if desk.quality.add(name or NOBODY, False) and name not in desk.dropped:
-            self._failed(name or NOBODY)
+        if desk.quality.add(name, False) and name not in desk.dropped:
+            self._failed(name)
 
     async def finish(self) -> None:
         """Until every answer has its verdict, or the judges have failed."""
@@ -117,14 +117,13 @@ class Assess:
 
     async def _batch(self, batch: list[Came]) -> None:
         try:
-            try:
-                found = await self._judges.judge([came.answer for came in batch])
-            finally:
-                self._n_judging -= 1
+            found = await self._judges.judge([came.answer for came in batch])
         except SetupError as error:
             self._queue.clear()  # they are in the ledger, and are judged by the next run
             self._desk.stop("judge", str(error))
             return
+        finally:
+            self._n_judging -= 1
         self.n_waiting -= len(batch)
         self._start()
         for came, judged in zip(batch, found, strict=True):

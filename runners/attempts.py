@@ -187,7 +187,6 @@ class Attempts:
         body = SCRUB.body(body, "", [])
         generation, usd = receipt(body)
         cost = self._believed(usd)
-        told = cost or 0
         paid, by = booked(failure.charge, sent.reserved, cost, generation)
         state = "unknown" if by == "reservation" else "failed"
         writes = [
@@ -205,7 +204,7 @@ class Attempts:
             desk.settle(dataset, sent.reserved, paid)
             writes.append(w.settled(sent.number, paid, by))
         await self._commits.put(*writes)
-        wasted = failure.kind.name == "no-answer" or told > 0
+        wasted = failure.kind.name == "no-answer" or bool(cost)
         if failure.status == 200 and wasted and failure.kind.act not in (Act.STOP_RUN, Act.STOP_DATASET):
             self._assess.no_answer(failure.provider, sent.providers)
         if paid is None:

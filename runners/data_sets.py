@@ -83,7 +83,7 @@ def surveyed_prompts(run: RunFile, data: DataSet, told: Surveyed, encode: Encode
     said = f"data set {data.name}: {data.shown} changed while it was read"
     marks = iter(told.marks)
     for prompt in prompts(run, data, encode):
-        if _mark(prompt) != next(marks, None):
+        if _hash(_framed(prompt)) != next(marks, None):
             raise SetupError(f"{said}: prompt {prompt.id!r:.100} was not there before; {RESTORE}")
         yield prompt
     if next(marks, None) is not None:
@@ -102,8 +102,9 @@ def _surveyed(run: RunFile, data: DataSet, encode: Encode, faults: Faults, tick:
             n, tokens, longest = n + 1, tokens + prompt.n_prompt, max(longest, prompt.n_prompt)
             n_bytes += len(prompt.body)
             ids.append(_hash(prompt.id.encode("utf-8", "replace")))
-            marks.append(_mark(prompt))
-            digest.update(_framed(prompt))
+            framed = _framed(prompt)
+            marks.append(_hash(framed))
+            digest.update(framed)
         _same_ids(data, ids, faults)
     except SetupError as error:  # the file itself
         faults.add(data.shown, error)
@@ -257,10 +258,6 @@ def _id(value: Any, index: int) -> str:
 def _framed(prompt: Prompt) -> bytes:
     """Id and request, so that no two pairs of them are the same bytes."""
     return b"".join(b"%d:%s" % (len(part), part) for part in (prompt.id.encode(), prompt.body))
-
-
-def _mark(prompt: Prompt) -> int:
-    return _hash(_framed(prompt))
 
 
 def _hash(data: bytes) -> int:

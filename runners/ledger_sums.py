@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from zlib import crc32
 
+HEAD_BYTES = 13  # of a verdict: the sizes of its parts, and the CRC-32 of all of it
 PARTS: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "meta": {"crc": ("key", "value")},
@@ -26,12 +27,11 @@ PARTS: Mapping[str, Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "bill_crc": ("settled_nano", "settled_by"),
         },
         "answer": {"crc": ("attempt", "sha256", "n_tokens")},
-        "verdict": {"crc": ("name", "substr(packed, 1, 13)")},
+        "verdict": {"crc": ("name", f"substr(packed, 1, {HEAD_BYTES})")},
     }
 )
 """Table -> column of a sum -> the values that it is of. Bytes of prompts and answers are held against their sha256; the
-first 13 bytes of a verdict hold the CRC-32 of all. NULL where an older version wrote the row: such are not checked."""
-HEAD_BYTES = 13
+first HEAD_BYTES of a verdict hold the CRC-32 of all. NULL where an older version wrote the row: it is not checked."""
 KEYS = MappingProxyType({"job": "job", "attempt": "attempt", "answer": "job", "verdict": "job"})
 """Table -> the number of its row; to rows of other tables 0 is given, since what writes them does not know it."""
 
